@@ -1,0 +1,116 @@
+"""Cost critics: what future cost a state and action are expected to bring, and the tail of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from slsac.config import CostCriticConfig
+from slsac.networks import MLP, cosine_features
+from slsac.risk import quantile_huber, tail_fractions
+from slsac.types import Batch, EnvSpec
+
+Params = Any
+
+
+class CostCritic(NamedTuple):
+    init: Callable[[jax.Array], Params]
+    loss: Callable[..., tuple[jax.Array, dict[str, jax.Array]]]
+    """(params, target_params, batch, next_action, key) -> (loss, metrics)."""
+    charge: Callable[[Params, jax.Array, jax.Array, jax.Array], jax.Array]
+    """(params, observation, action, key) -> the risk that the policy is charged for, ``[batch]``."""
+
+
+class QuantileNetwork(eqx.Module):
+    """Implicit quantile network: Z(s, a, tau) for any fraction tau."""
+
+    trunk: MLP
+    embed: MLP
+    head: MLP
+
+    def __init__(self, inputs: int, config: CostCriticConfig, *, key: jax.Array) -> None:
+        trunk_key, embed_key, head_key = jax.random.split(key, 3)
+        before = config.hidden if config.merge == "late" else config.hidden[:1]
+        after = config.hidden[len(before) :]
+        self.trunk = MLP((inputs, *before), key=trunk_key)
+        self.embed = MLP((config.embedding, before[-1]), key=embed_key)
+        self.head = MLP((before[-1], *after, 1), key=head_key)
+
+    def __call__(
+        self, observation: jax.Array, action: jax.Array, fractions: jax.Array
+    ) -> jax.Array:
+        """``fractions`` is ``[batch, quantile]``, or ``[1, quantile]`` where the batch shares it."""
+        features = jax.nn.relu(self.trunk(jnp.concatenate([observation, action], axis=-1)))
+        size = self.embed.weights[0].shape[0]
+        quantile_features = jax.nn.relu(self.embed(cosine_features(fractions, size)))
+        if len(self.head.weights) == 1 and fractions.shape[0] == 1:
+            # A linear head on the product of shared features is one small matrix product;
+            # the [batch, quantile, feature] array is never made.
+            weighted = features * self.head.weights[0][:, 0]
+            return weighted @ quantile_features[0].T + self.head.biases[0]
+        return self.head(features[:, None, :] * quantile_features)[..., 0]
+
+
+def draw_fractions(config: CostCriticConfig, key: jax.Array, batch: int) -> jax.Array:
+    """Quantile fractions on [0, 1]: ``[1, quantile]`` if shared, else ``[batch, quantile]``."""
+    rows = 1 if config.fractions == "shared" else batch
+    uniform = jax.random.uniform(key, (rows, config.quantiles))
+    if config.stratified:
+        return (jnp.arange(config.quantiles) + uniform) / config.quantiles
+    return uniform
+
+
+def above_floor(values: jax.Array, floor: float | None) -> jax.Array:
+    """Costs-to-go cannot be below the floor; without this a policy seeks what is underestimated."""
+    return values if floor is None else jnp.maximum(values, floor)
+
+
+def quantile(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> CostCritic:
+    """IQN trained with the quantile Huber loss; the policy is charged CVaR."""
+
+    def init(key: jax.Array) -> QuantileNetwork:
+        return QuantileNetwork(spec.observation_size + spec.action_size, config, key=key)
+
+    def loss(
+        params: QuantileNetwork,
+        target_params: QuantileNetwork,
+        batch: Batch,
+        next_action: jax.Array,
+        key: jax.Array,
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        key, target_key = jax.random.split(key)
+        size = batch.cost.shape[0]
+        fractions = draw_fractions(config, key, size)
+        target_fractions = draw_fractions(config, target_key, size)
+        next_cost = target_params(batch.next_observation, next_action, target_fractions)
+        going_on = (1.0 - batch.terminated)[:, None]
+        target = batch.cost[:, None] + config.discount * going_on * above_floor(
+            next_cost, config.cost_floor
+        )
+        predicted = params(batch.observation, batch.action, fractions)
+        value = quantile_huber(
+            predicted, jax.lax.stop_gradient(target), fractions, config.huber_threshold
+        )
+        return value, {"cost_critic_loss": value, "cost_value": jnp.mean(predicted)}
+
+    def charge(
+        params: QuantileNetwork, observation: jax.Array, action: jax.Array, key: jax.Array
+    ) -> jax.Array:
+        fractions = draw_fractions(config, key, observation.shape[0])
+        tail = params(observation, action, tail_fractions(fractions, tail_fraction))
+        return above_floor(jnp.mean(tail, axis=-1), config.cost_floor)
+
+    return CostCritic(init, loss, charge)
+
+
+def build(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> CostCritic:
+    return _KINDS[config.kind](config, spec, tail_fraction)
+
+
+_KINDS: dict[str, Callable[[CostCriticConfig, EnvSpec, float], CostCritic]] = {
+    "quantile": quantile
+}

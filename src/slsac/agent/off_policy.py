@@ -1,0 +1,231 @@
+"""The off-policy agent: one policy, reward critics and a cost critic, composed into pure functions.
+
+Follow `update` to read one step of the algorithm: critics first, then, on every
+``policy_delay``-th call, the policy and the target networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from slsac.agent import cost_critic as cost_critics
+from slsac.agent import policy as policies
+from slsac.agent import reward_critic as reward_critics
+from slsac.agent.optimisers import build_optimiser
+from slsac.config import Config
+from slsac.types import Batch, EnvSpec
+
+Metrics = dict[str, jax.Array]
+
+
+class AgentState(NamedTuple):
+    """Everything the agent learns and remembers; a pytree of arrays."""
+
+    policy: Any
+    target_policy: Any
+    """None where targets use the policy itself."""
+    reward_critics: Any
+    target_reward_critics: Any
+    cost_critic: Any
+    target_cost_critic: Any
+    log_temperature: jax.Array
+    policy_optimiser: optax.OptState
+    reward_optimiser: optax.OptState
+    cost_optimiser: optax.OptState
+    temperature_optimiser: optax.OptState
+    key: jax.Array
+    """Never changes: randomness of update n comes from ``fold_in(key, n)``."""
+    updates: jax.Array
+
+
+class Optimisers(NamedTuple):
+    policy: optax.GradientTransformation
+    reward: optax.GradientTransformation
+    cost: optax.GradientTransformation
+    temperature: optax.GradientTransformation
+
+
+class OffPolicyAgent(NamedTuple):
+    init: Callable[[jax.Array], AgentState]
+    explore: Callable[[Any, jax.Array, jax.Array], jax.Array]
+    """(policy, observation, key) -> the action to take while training."""
+    predict: Callable[[Any, jax.Array], jax.Array]
+    """(policy, observation) -> the deterministic action."""
+    update: Callable[[AgentState, Batch, jax.Array, bool], tuple[AgentState, Metrics]]
+    """(state, batch, multiplier, update_policy) -> (state, metrics); the flag is static."""
+
+
+def build(config: Config, spec: EnvSpec) -> OffPolicyAgent:
+    """Chooses the parts that ``config`` names. The returned functions are pure and unjitted."""
+    head = policies.build(config.policy, spec)
+    reward = reward_critics.build(config.reward_critic, spec)
+    cost = cost_critics.build(config.cost_critic, spec, config.tail_fraction)
+    automatic = config.policy.automatic_temperature
+    target_entropy = -float(spec.action_size)
+
+    def optimisers(noise_key: jax.Array) -> Optimisers:
+        policy_key, reward_key, cost_key = jax.random.split(noise_key, 3)
+        return Optimisers(
+            policy=build_optimiser(config.policy.optimiser, policy_key),
+            reward=build_optimiser(config.reward_critic.optimiser, reward_key, stacked=True),
+            cost=build_optimiser(config.cost_critic.optimiser, cost_key),
+            temperature=optax.adam(config.policy.optimiser.learning_rate),
+        )
+
+    # Noise keys live in the optimisers' states, put there by `init`; this one is never drawn from.
+    step = optimisers(jax.random.PRNGKey(0))
+
+    def init(key: jax.Array) -> AgentState:
+        policy_key, reward_key, cost_key, noise_key, update_key = jax.random.split(key, 5)
+        policy = head.init(policy_key)
+        reward_params = reward.init(reward_key)
+        cost_params = cost.init(cost_key)
+        log_temperature = jnp.log(jnp.asarray(max(config.policy.temperature, 1e-38), jnp.float32))
+        start = optimisers(noise_key)
+        return AgentState(
+            policy=policy,
+            target_policy=policy if config.policy.target_network else None,
+            reward_critics=reward_params,
+            target_reward_critics=reward_params,
+            cost_critic=cost_params,
+            target_cost_critic=cost_params,
+            log_temperature=log_temperature,
+            policy_optimiser=start.policy.init(policy),
+            reward_optimiser=start.reward.init(reward_params),
+            cost_optimiser=start.cost.init(cost_params),
+            temperature_optimiser=start.temperature.init(log_temperature),
+            key=update_key,
+            updates=jnp.zeros((), jnp.int32),
+        )
+
+    def temperature(state: AgentState) -> jax.Array | float:
+        return jnp.exp(state.log_temperature) if automatic else config.policy.temperature
+
+    def update_critics(
+        state: AgentState, batch: Batch, action_key: jax.Array, fraction_key: jax.Array
+    ) -> tuple[AgentState, Metrics]:
+        target_policy = state.policy if state.target_policy is None else state.target_policy
+        next_action, next_log_prob = head.target(target_policy, batch.next_observation, action_key)
+
+        next_values = reward.values(
+            state.target_reward_critics, batch.next_observation, next_action
+        )
+        target = reward_critics.bellman_target(
+            batch,
+            config.reward_critic.discount,
+            reward.aggregate(next_values),
+            -temperature(state) * next_log_prob,
+        )
+        reward_gradient, reward_metrics = jax.grad(reward.loss, has_aux=True)(
+            state.reward_critics, batch, target
+        )
+        reward_params, reward_optimiser = _descend(
+            step.reward, reward_gradient, state.reward_optimiser, state.reward_critics
+        )
+
+        cost_gradient, cost_metrics = jax.grad(cost.loss, has_aux=True)(
+            state.cost_critic, state.target_cost_critic, batch, next_action, fraction_key
+        )
+        cost_params, cost_optimiser = _descend(
+            step.cost, cost_gradient, state.cost_optimiser, state.cost_critic
+        )
+        state = state._replace(
+            reward_critics=reward_params,
+            reward_optimiser=reward_optimiser,
+            cost_critic=cost_params,
+            cost_optimiser=cost_optimiser,
+        )
+        return state, reward_metrics | cost_metrics
+
+    def policy_loss(
+        policy: Any,
+        state: AgentState,
+        batch: Batch,
+        multiplier: jax.Array,
+        action_key: jax.Array,
+        fraction_key: jax.Array,
+    ) -> tuple[jax.Array, Metrics]:
+        """mean[alpha log pi - Q + lambda CVaR], over 1 + lambda if so configured."""
+        action, log_prob = head.sample(policy, batch.observation, action_key)
+        value = reward.aggregate(reward.values(state.reward_critics, batch.observation, action))
+        charge = cost.charge(state.cost_critic, batch.observation, action, fraction_key)
+        loss = jnp.mean(temperature(state) * log_prob - value + multiplier * charge)
+        if config.policy.normalise_by_multiplier:
+            loss = loss / (1.0 + multiplier)
+        return loss, {
+            "policy_loss": loss,
+            "entropy": -jnp.mean(log_prob),
+            "charged_cost": jnp.mean(charge),
+        }
+
+    def update_policy(
+        state: AgentState,
+        batch: Batch,
+        multiplier: jax.Array,
+        action_key: jax.Array,
+        fraction_key: jax.Array,
+    ) -> tuple[AgentState, Metrics]:
+        gradient, metrics = jax.grad(policy_loss, has_aux=True)(
+            state.policy, state, batch, multiplier, action_key, fraction_key
+        )
+        policy, policy_optimiser = _descend(
+            step.policy, gradient, state.policy_optimiser, state.policy
+        )
+        state = state._replace(policy=policy, policy_optimiser=policy_optimiser)
+        if automatic:
+            # d/d(log alpha) of log alpha * (entropy - target): alpha falls while entropy is high.
+            gradient = metrics["entropy"] - target_entropy
+            log_temperature, temperature_optimiser = _descend(
+                step.temperature, gradient, state.temperature_optimiser, state.log_temperature
+            )
+            state = state._replace(
+                log_temperature=log_temperature, temperature_optimiser=temperature_optimiser
+            )
+        return state, metrics | {"temperature": jnp.asarray(temperature(state), jnp.float32)}
+
+    def move_targets(state: AgentState) -> AgentState:
+        def towards(target: Any, online: Any) -> Any:
+            return optax.incremental_update(online, target, config.polyak)
+
+        return state._replace(
+            target_policy=None
+            if state.target_policy is None
+            else towards(state.target_policy, state.policy),
+            target_reward_critics=towards(state.target_reward_critics, state.reward_critics),
+            target_cost_critic=towards(state.target_cost_critic, state.cost_critic),
+        )
+
+    def update(
+        state: AgentState, batch: Batch, multiplier: jax.Array, with_policy: bool
+    ) -> tuple[AgentState, Metrics]:
+        keys = jax.random.split(jax.random.fold_in(state.key, state.updates), 4)
+        state, metrics = update_critics(state, batch, keys[0], keys[1])
+        if with_policy:
+            state, policy_metrics = update_policy(state, batch, multiplier, keys[2], keys[3])
+            state = move_targets(state)
+            metrics = metrics | policy_metrics
+        return state._replace(updates=state.updates + 1), metrics
+
+    return OffPolicyAgent(init, head.explore, head.mode, update)
+
+
+def _descend(
+    optimiser: optax.GradientTransformation, gradient: Any, state: optax.OptState, params: Any
+) -> tuple[Any, optax.OptState]:
+    updates, state = optimiser.update(gradient, state, params)
+    return optax.apply_updates(params, updates), state
+
+
+def finite_parts(state: AgentState, metrics: Metrics) -> dict[str, jax.Array]:
+    """Which losses and learned parameters hold finite numbers only, by name."""
+    finite = {name: jnp.isfinite(value) for name, value in metrics.items()}
+    for name in ("policy", "reward_critics", "cost_critic", "log_temperature"):
+        leaves = jax.tree.leaves(getattr(state, name))
+        # inf - inf is nan and nan spreads, so one finite sum of magnitudes clears a whole tree.
+        finite[name + " parameters"] = jnp.isfinite(sum(jnp.sum(jnp.abs(leaf)) for leaf in leaves))
+    return finite

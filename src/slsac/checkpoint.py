@@ -1,0 +1,134 @@
+"""Checkpoints: safetensors for arrays, JSON for the rest; atomic, checksummed, pickle-free.
+
+A checkpoint is a folder ``step-000012345`` that appears under its name only when it is complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import jax
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as parse_tensors
+from safetensors.numpy import save as format_tensors
+
+from slsac.errors import TrainingFailed
+
+Tree = TypeVar("Tree")
+FINAL = "final"
+
+
+class Checkpoint(NamedTuple):
+    path: Path
+    tensors: dict[str, np.ndarray]
+    facts: dict[str, Any]
+
+
+class Damaged(Exception):
+    """A checkpoint that cannot be read back as it was written."""
+
+
+def tensors_of(tree: Any) -> dict[str, np.ndarray]:
+    """Every array of a pytree by its path, as in ``reward_critics.weights[0]``."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path).lstrip("."): np.asarray(leaf) for path, leaf in leaves}
+
+
+def tree_from(tensors: dict[str, np.ndarray], like: Tree, source: Path) -> Tree:
+    """The arrays put back into the structure of ``like``; names and shapes must match."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+    found = []
+    for path, leaf in leaves:
+        name = jax.tree_util.keystr(path).lstrip(".")
+        if name not in tensors or tensors[name].shape != np.shape(leaf):
+            seen = tensors[name].shape if name in tensors else "missing"
+            raise TrainingFailed(
+                f"{source}: {name} is {seen}, its config asks for shape {np.shape(leaf)}"
+            )
+        found.append(jax.numpy.asarray(tensors[name]))
+    return jax.tree_util.tree_unflatten(structure, found)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replaces a file so that a reader sees the old bytes or the new, never a part."""
+    temporary = path.with_name(path.name + ".writing")
+    with open(temporary, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def save(folder: Path, name: str, tree: Any, facts: dict[str, Any], keep: int = 2) -> Path:
+    """Writes checkpoint ``name`` into ``folder`` and drops all but the newest ``keep`` steps."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = format_tensors(tensors_of(tree))
+    facts = {**facts, "tensors_sha256": hashlib.sha256(tensors).hexdigest()}
+    temporary = folder / f".writing-{name}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    write_atomically(temporary / "state.safetensors", tensors)
+    write_atomically(
+        temporary / "state.json", json.dumps(facts, sort_keys=True, indent=1).encode()
+    )
+    path = folder / name
+    if path.exists():
+        # Written before an interruption by the same steps, so what it held is the same.
+        shutil.rmtree(path)
+    os.replace(temporary, path)
+    _sync_folder(folder)
+    for old in step_names(folder)[:-keep]:
+        shutil.rmtree(folder / old)
+    return path
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def step_name(step: int) -> str:
+    return f"step-{step:012d}"
+
+
+def step_names(folder: Path) -> list[str]:
+    """Names of the resumable checkpoints, oldest first."""
+    return sorted(path.name for path in folder.glob("step-*"))
+
+
+def load(path: Path) -> Checkpoint:
+    """Reads one checkpoint, or raises `Damaged` with the reason."""
+    try:
+        facts = json.loads((path / "state.json").read_text())
+        data = (path / "state.safetensors").read_bytes()
+        if hashlib.sha256(data).hexdigest() != facts["tensors_sha256"]:
+            raise Damaged(f"{path}: checksum of state.safetensors does not match")
+        return Checkpoint(path, parse_tensors(data), facts)
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise Damaged(f"{path}: {error}") from error
+
+
+def final_step(folder: Path) -> int:
+    """The step of the final state, 0 where there is none."""
+    path = folder / FINAL
+    return int(load(path).facts["step"]) if path.exists() else 0
+
+
+def load_newest(folder: Path) -> tuple[Checkpoint, list[str]]:
+    """The newest readable step checkpoint, and a message for each damaged one passed over."""
+    messages = []
+    for name in reversed(step_names(folder)):
+        try:
+            return load(folder / name), messages
+        except Damaged as error:
+            messages.append(f"checkpoint is damaged, falling back to the one before: {error}")
+    raise TrainingFailed("; ".join([*messages, f"{folder} holds no readable checkpoint"]))

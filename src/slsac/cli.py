@@ -1,0 +1,220 @@
+"""The command line. Thin: parse, call one function, print.
+
+Any config field is a flag of ``slsac train``: ``--cost-limit 10``, ``--reward-critic.pairs 5``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from slsac.errors import InvalidInput, TrainingFailed
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with errors of one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InvalidInput(message)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the exit code."""
+    try:
+        options, rest = _parser().parse_known_args(arguments)
+        if rest and options.command != "train":
+            raise InvalidInput(f"argument {rest[0]!r} is unknown; see `slsac {options.command} -h`")
+        if options.command == "train":
+            options.overrides = parse_overrides(rest)
+        run: Callable[[argparse.Namespace], int] = options.run_command
+        return run(options)
+    except InvalidInput as error:
+        print(f"slsac: {error}", file=sys.stderr)
+        return 2
+    except TrainingFailed as error:
+        print(f"slsac: training stopped: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        return 1
+
+
+def parse_overrides(tokens: Sequence[str]) -> dict[str, str]:
+    """``--a.b 1 --c=2`` as {"a.b": "1", "c": "2"}."""
+    overrides = {}
+    remaining = list(tokens)
+    while remaining:
+        flag = remaining.pop(0)
+        if not flag.startswith("--"):
+            raise InvalidInput(f"argument {flag!r} is unknown; flags begin with --")
+        name, equals, value = flag[2:].partition("=")
+        if not equals:
+            if not remaining:
+                raise InvalidInput(f"--{name} has no value; write --{name} VALUE")
+            value = remaining.pop(0)
+        overrides[name] = value
+    return overrides
+
+
+def train(options: argparse.Namespace) -> int:
+    from slsac import train as training
+    from slsac.config import with_overrides
+    from slsac.display import Terminal
+    from slsac.presets import preset
+
+    overrides = options.overrides | {
+        name: getattr(options, name)
+        for name in ("seed", "steps")
+        if getattr(options, name) is not None
+    }
+    config = with_overrides(preset(options.algo, options.env), overrides)
+    run = Path(options.run or f"runs/{config.algo}-{config.env}-{config.seed}")
+    display = Terminal(config.steps, config.cost_limit)
+    try:
+        trainer = training.start(config, run, overwrite=options.overwrite, display=display)
+        _announce(trainer, display.note)
+        return _train_to_end(trainer, display)
+    finally:
+        display.close()
+
+
+def resume(options: argparse.Namespace) -> int:
+    from slsac import train as training
+    from slsac.config import with_overrides
+    from slsac.display import Terminal
+
+    run = Path(options.run)
+    config, _, _ = training.read_config(run)
+    if options.steps is not None:
+        config = with_overrides(config, {"steps": options.steps})
+    if training.is_complete(run, config.steps):
+        print(f"{run} is complete at step {config.steps:,}; pass --steps N to train on")
+        return 0
+    display = Terminal(config.steps, config.cost_limit)
+    try:
+        trainer = training.resume(
+            run, steps=options.steps, inexact=options.inexact, display=display
+        )
+        display.note(f"resuming {run} at step {trainer.step:,} of {config.steps:,}")
+        return _train_to_end(trainer, display)
+    finally:
+        display.close()
+
+
+def _announce(trainer: Any, note: Callable[[str], None]) -> None:
+    from slsac.risk import discounted_cost_limit
+
+    config, spec = trainer.config, trainer.spec
+    discounted = discounted_cost_limit(
+        config.cost_limit, config.cost_critic.discount, spec.horizon
+    )
+    note(
+        f"{config.algo} on {config.env}, seed {config.seed}, {config.steps:,} steps; "
+        f"observations {spec.observation_size}, actions {spec.action_size}, "
+        f"episodes of up to {spec.horizon} steps"
+    )
+    note(
+        f"cost limit {config.cost_limit:g} per episode, undiscounted ({discounted:.4g} discounted "
+        f"at {config.cost_critic.discount:g}); tail fraction {config.tail_fraction:g}; "
+        f"run directory {trainer.run}"
+    )
+    if config.warmup_steps:
+        note(f"the first {config.warmup_steps:,} steps act at random; learning begins after them")
+
+
+def _train_to_end(trainer: Any, display: Any) -> int:
+    try:
+        trainer.advance(trainer.config.steps)
+        display.note(f"evaluating {trainer.config.final_evaluation_episodes} episodes")
+        trainer.finish()
+    except KeyboardInterrupt:
+        display.note(f"stopped at step {trainer.step:,}; continue: slsac resume {trainer.run}")
+        return 130
+    finally:
+        trainer.close()
+    display.note(
+        f"results are in {trainer.run}: config.json, progress.jsonl, episodes.jsonl, "
+        f"evaluations.jsonl, policy.safetensors; look again with `slsac evaluate {trainer.run}`"
+    )
+    return 0
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    from slsac.api import Agent
+    from slsac.display import sentence
+    from slsac.evaluate import summarise
+
+    agent = Agent.load(options.run)
+    result = agent.evaluate(options.episodes, seed=options.seed, deterministic=not options.stochastic)
+    summary = summarise(result, agent.config.cost_limit, agent.config.tail_fraction)
+    if options.json:
+        episodes = {name: values.tolist() for name, values in result._asdict().items()}
+        print(json.dumps({"run": str(options.run), **summary, **episodes}))
+    else:
+        print(f"{agent.config.algo} on {agent.config.env}: {sentence(summary)}")
+    agent.close()
+    return 0
+
+
+def algos(options: argparse.Namespace) -> int:
+    from slsac.presets import ALGORITHMS
+
+    width = max(map(len, ALGORITHMS))
+    for name, algorithm in ALGORITHMS.items():
+        print(f"{name:<{width}}  {algorithm.description}")
+    return 0
+
+
+def envs(options: argparse.Namespace) -> int:
+    from slsac.envs import list_envs
+
+    rows = list_envs()
+    width = max(len(name) for name, _ in rows)
+    for name, description in rows:
+        print(f"{name:<{width}}  {description}")
+    return 0
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="slsac", description="Safe reinforcement learning that controls the tail.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], text: str, **more: Any) -> Parser:
+        made = commands.add_parser(name, help=text, description=text, allow_abbrev=False, **more)
+        made.set_defaults(run_command=run)
+        return made
+
+    made = command(
+        "train", train, "train an agent",
+        epilog="Any config field is a flag too: --cost-limit 10, --reward-critic.pairs 5; "
+        "docs/config.md lists them.",
+    )  # fmt: skip
+    made.add_argument("--algo", default="sl-sac", help="see `slsac algos`")
+    made.add_argument("--env", required=True, help="see `slsac envs`")
+    made.add_argument("--steps", help="environment steps in all")
+    made.add_argument("--seed", help="of everything random")
+    made.add_argument("--run", help="run directory (runs/ALGO-ENV-SEED)")
+    made.add_argument("--overwrite", action="store_true", help="replace a run that is there")
+
+    made = command("resume", resume, "continue a run exactly where it stopped")
+    made.add_argument("run")
+    made.add_argument("--steps", help="a new total number of steps")
+    made.add_argument("--inexact", action="store_true", help="go on although versions changed")
+
+    made = command("evaluate", evaluate, "play seeded episodes with a trained policy")
+    made.add_argument("run")
+    made.add_argument("--episodes", type=int, default=30)
+    made.add_argument("--seed", type=int, help="of the episodes (the run's own)")
+    made.add_argument("--stochastic", action="store_true", help="sample actions")
+    made.add_argument("--json", action="store_true", help="everything, on one line")
+
+    command("algos", algos, "list the algorithms")
+    command("envs", envs, "list the tasks")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,132 @@
+"""What a person sees while a run goes on: a line per epoch, and a live bar on a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+
+class Display(Protocol):
+    def tick(self, step: int) -> None: ...
+
+    def epoch(self, record: Mapping[str, Any], timing: Mapping[str, Any]) -> None: ...
+
+    def evaluation(self, step: int, summary: Mapping[str, Any]) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+
+class Silent:
+    """Shows nothing but notes, which go to standard error."""
+
+    def tick(self, step: int) -> None:
+        pass
+
+    def epoch(self, record: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
+        pass
+
+    def evaluation(self, step: int, summary: Mapping[str, Any]) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        print(text, file=sys.stderr)
+
+
+class Terminal:
+    """Lines for every epoch and evaluation; below them a bar where the output is a terminal."""
+
+    COLUMNS = (
+        ("step", 9), ("steps/s", 8), ("left", 7), ("return", 9), ("cost", 8), ("signal/limit", 13),
+        ("lambda", 8), ("Q loss", 9), ("cost loss", 9), ("entropy", 8),
+    )  # fmt: skip
+
+    def __init__(self, total_steps: int, cost_limit: float) -> None:
+        self._total, self._limit = total_steps, cost_limit
+        self._console = Console(highlight=False, soft_wrap=True)
+        self._lines = 0
+        self._last_tick = 0.0
+        self._recent: tuple[float, int] | None = None
+        self._bar: Progress | None = None
+        if self._console.is_terminal:
+            self._bar = Progress(
+                TextColumn("{task.completed:>9,.0f} of {task.total:,.0f} steps"),
+                BarColumn(),
+                TextColumn("{task.fields[rate]}"),
+                TimeElapsedColumn(),
+                console=self._console,
+                transient=True,
+            )
+            self._task = self._bar.add_task("training", total=total_steps, rate="")
+            self._bar.start()
+
+    def tick(self, step: int) -> None:
+        now = time.perf_counter()
+        if self._bar is None or now - self._last_tick < 0.25:
+            return
+        if self._recent is None or now - self._recent[0] > 30.0:
+            self._recent = (now, step)
+        seconds, steps = now - self._recent[0], step - self._recent[1]
+        rate = f"{steps / seconds:,.0f} steps/s" if steps and seconds > 1.0 else ""
+        self._bar.update(self._task, completed=step, rate=rate)
+        self._last_tick = now
+
+    def epoch(self, record: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
+        if self._lines % 20 == 0:
+            self._print("  ".join(f"{name:>{width}}" for name, width in self.COLUMNS))
+        self._lines += 1
+        left = (self._total - record["step"]) / timing["steps_per_second"]
+        cells = (
+            f"{record['step']:,}",
+            f"{timing['steps_per_second']:.0f}",
+            duration(left),
+            number(record["return"], 1),
+            number(record["cost"], 1),
+            f"{number(record['window_signal'], 1)} / {self._limit:g}",
+            number(record["multiplier"], 4),
+            number(record.get("reward_critic_loss"), 4),
+            number(record.get("cost_critic_loss"), 4),
+            number(record.get("entropy"), 2),
+        )
+        widths = (width for _, width in self.COLUMNS)
+        self._print("  ".join(f"{c:>{w}}" for c, w in zip(cells, widths, strict=True)))
+
+    def evaluation(self, step: int, summary: Mapping[str, Any]) -> None:
+        self._print(f"evaluation at step {step:,}: {sentence(summary)}")
+
+    def note(self, text: str) -> None:
+        self._print(text)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, markup=False)
+
+
+def number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def duration(seconds: float) -> str:
+    minutes = int(seconds // 60)
+    return f"{minutes // 60}h{minutes % 60:02d}m" if minutes >= 60 else f"{minutes}m{seconds % 60:02.0f}s"
+
+
+def sentence(summary: Mapping[str, Any]) -> str:
+    """An evaluation in one line."""
+
+    def spread(name: str) -> str:
+        error = summary[f"{name}_se"]
+        return f"{summary[f'{name}_mean']:.1f}" + (f" +- {error:.1f}" if error is not None else "")
+
+    return (
+        f"return {spread('return')}, cost {spread('cost')} (limit {summary['cost_limit']:g}), "
+        f"cost CVaR at {summary['tail_fraction']:g}: {summary['cost_cvar']:.1f}, "
+        f"{100 * summary['violation_rate']:.0f} % of {summary['episodes']} episodes over the limit"
+    )

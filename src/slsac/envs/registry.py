@@ -1,0 +1,80 @@
+"""From an id, an env object or a factory to a ``SafeEnv``; and the list of known ids."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+
+from slsac.envs.gymnasium import GymnasiumEnv, is_factory
+from slsac.envs.probe import PROBES
+from slsac.envs.safety_gymnasium import TASKS, Family, SafetyGymnasiumEnv
+from slsac.errors import InvalidInput, unknown_name
+from slsac.types import EnvSpec, SafeEnv
+
+
+def make_env(
+    env: str | gym.Env[Any, Any] | Callable[[], Any] | SafeEnv,
+    *,
+    horizon: int | None = None,
+    render_mode: str | None = None,
+) -> SafeEnv:
+    """The env as a ``SafeEnv``; an object that is one already comes back as it is.
+
+    Args:
+        env: an id from ``list_envs``, any registered Gymnasium id, an env object, or a
+            factory without arguments.
+        horizon: steps after which episodes are truncated, where the env allows a choice.
+    """
+    if isinstance(env, str):
+        if env in TASKS:
+            return SafetyGymnasiumEnv(env, horizon=horizon, render_mode=render_mode)
+        if env in PROBES:
+            return _as_it_is(PROBES[env].make(), horizon)
+        try:
+            gym.spec(env)
+        except (gym.error.Error, ImportError) as error:
+            raise _unknown_id(env) from error
+        return GymnasiumEnv(env, horizon=horizon, render_mode=render_mode)
+    if _is_safe_env(env):
+        return _as_it_is(env, horizon)
+    if is_factory(env):
+        return make_env(env(), horizon=horizon, render_mode=render_mode)  # type: ignore[operator]
+    if not hasattr(env, "step"):
+        raise InvalidInput(
+            f"env is a {type(env).__name__}; allowed: an id, an env object or a factory"
+        )
+    return GymnasiumEnv(env, horizon=horizon, render_mode=render_mode)  # type: ignore[arg-type]
+
+
+def list_envs() -> list[tuple[str, str]]:
+    """Every id that needs no registration, with one line on each."""
+    tasks = [(env_id, task.description) for env_id, task in TASKS.items()]
+    return tasks + [(env_id, probe.description) for env_id, probe in PROBES.items()]
+
+
+def family(env_id: str) -> Family:
+    """The group of tasks whose hyperparameters ``env_id`` shares."""
+    return TASKS[env_id].family if env_id in TASKS else "other"
+
+
+def _is_safe_env(env: Any) -> bool:
+    # Every gym.Env has the protocol's four names too; only the kind of spec tells them apart.
+    return isinstance(getattr(env, "spec", None), EnvSpec)
+
+
+def _as_it_is(env: Any, horizon: int | None) -> SafeEnv:
+    if horizon not in (None, env.spec.horizon):
+        raise InvalidInput(
+            f"horizon is {horizon}; allowed: {env.spec.horizon}, which this env has fixed"
+        )
+    return env  # type: ignore[no-any-return]
+
+
+def _unknown_id(env_id: str) -> InvalidInput:
+    ours = [name for name, _ in list_envs()]
+    everything = [*ours, *gym.registry]
+    near = difflib.get_close_matches(env_id, everything, n=1, cutoff=0.5)
+    return unknown_name("env", env_id, everything if near else ours)

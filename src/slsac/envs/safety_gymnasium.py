@@ -1,0 +1,290 @@
+"""Safety-Gymnasium's own task classes on a current stack, under their own ids.
+
+Safety-Gymnasium 1.0.0 pins a gymnasium and a MuJoCo that Python 3.11 cannot install, and its
+``__init__`` does not import under gymnasium 1.x. The classes that define the tasks do run, so
+only those are loaded.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import importlib
+import importlib.util
+import inspect
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from slsac.errors import InvalidInput, unknown_name
+from slsac.types import EnvSpec, Step
+
+PACKAGE = "safety_gymnasium"
+FRAME_SIZE = 480
+"""Height and width of a rendered frame, in pixels."""
+SKY = re.compile(r'<texture type="skybox"[^>]*?(/>|></texture>)')
+
+Family = Literal["velocity", "navigation", "other"]
+
+
+class Task(NamedTuple):
+    """How to build one task, and what to tell people about it."""
+
+    make: Callable[[], Any]
+    horizon: int
+    family: Family
+    description: str
+
+
+def _with_default_factories(cls: type) -> type:
+    """Replace a class's unhashable field defaults, which dataclasses refuse since Python 3.11."""
+    for name in inspect.get_annotations(cls):
+        default = cls.__dict__.get(name)
+        if type(default).__hash__ is None and not isinstance(default, dataclasses.Field):
+            make_default = functools.partial(copy.deepcopy, default)
+            setattr(cls, name, dataclasses.field(default_factory=make_default))
+    return cls
+
+
+@contextmanager
+def _lenient_dataclasses() -> Iterator[None]:
+    strict = dataclasses.dataclass
+
+    def lenient(cls: type | None = None, /, **options: Any) -> Any:
+        if cls is None:
+            return functools.partial(lenient, **options)
+        return strict(**options)(_with_default_factories(cls))
+
+    dataclasses.dataclass = lenient
+    try:
+        yield
+    finally:
+        dataclasses.dataclass = strict
+
+
+def _accept_length_one_joint_ids() -> None:
+    """Car agents look joints up with an array of one id, which MuJoCo 4.0 refuses."""
+    import mujoco
+
+    lookup = mujoco.MjModel.jnt
+    if getattr(lookup, "accepts_length_one", False):
+        return
+
+    def jnt(self: Any, joint: Any) -> Any:
+        return lookup(self, joint.item() if isinstance(joint, np.ndarray) else joint)
+
+    jnt.accepts_length_one = True  # type: ignore[attr-defined]
+    mujoco.MjModel.jnt = jnt
+
+
+def _load(module: str) -> ModuleType:
+    """A module of Safety-Gymnasium, imported without running the package's ``__init__``."""
+    name = f"{PACKAGE}.{module}"
+    if name in sys.modules:
+        return sys.modules[name]
+    _accept_length_one_joint_ids()
+    if PACKAGE not in sys.modules:
+        spec = importlib.util.find_spec(PACKAGE)
+        if spec is None or spec.submodule_search_locations is None:
+            raise InvalidInput(
+                "this env needs safety-gymnasium, which is not installed; "
+                "run `pip install --no-deps safety-gymnasium==1.0.0`"
+            )
+        bare = ModuleType(PACKAGE)
+        bare.__path__ = list(spec.submodule_search_locations)
+        bare.__file__ = spec.origin
+        bare.__spec__ = spec
+        sys.modules[PACKAGE] = bare
+    try:
+        with _lenient_dataclasses():
+            return importlib.import_module(name)
+    except ImportError as error:
+        raise InvalidInput(f"safety-gymnasium cannot be loaded: {error}") from error
+
+
+def _make_velocity(module: str, class_name: str) -> Any:
+    return getattr(_load(f"tasks.safe_velocity.{module}"), class_name)()
+
+
+def _leave_out_sky() -> None:
+    """Drop the sky from worlds: decoding its six images takes 1.5 s and 190 MB at every reset."""
+    world = _load("world").World
+    if isinstance(world.__dict__.get("xml_string"), property):
+        return
+
+    def get(self: Any) -> str | None:
+        return self.__dict__["xml_string"]  # type: ignore[no-any-return]
+
+    def set_without_sky(self: Any, xml: str | None) -> None:
+        self.__dict__["xml_string"] = xml and SKY.sub("", xml)
+
+    world.xml_string = property(get, set_without_sky)
+
+
+def _make_navigation(task_id: str, agent: str) -> Any:
+    builder = _load("builder").Builder
+    _leave_out_sky()
+    with warnings.catch_warnings():
+        # A float64 action box built from float32 bounds: gymnasium 1.x compares the two.
+        warnings.filterwarnings("ignore", "overflow encountered in cast", RuntimeWarning)
+        return builder(task_id=task_id, config={"agent_name": agent})
+
+
+def _velocity(robot: str, module: str, motion: str, speed: str) -> Task:
+    make = functools.partial(
+        _make_velocity, f"safety_{module}_velocity_v1", f"Safety{robot}VelocityEnv"
+    )
+    return Task(make, 1000, "velocity", f"{motion}; cost 1 per step above {speed}")
+
+
+def _goal(agent: str) -> Task:
+    make = functools.partial(_make_navigation, f"Safety{agent}Goal1-v0", agent)
+    what = f"steer a {agent.lower()} to one goal after another; cost 1 per step in a hazard"
+    return Task(make, 1000, "navigation", what)
+
+
+def _circle(agent: str) -> Task:
+    make = functools.partial(_make_navigation, f"Safety{agent}Circle1-v0", agent)
+    what = f"drive a {agent.lower()} fast along a circle; cost 1 per step beyond |x| > 1.125"
+    return Task(make, 500, "navigation", what)
+
+
+TASKS: dict[str, Task] = {
+    "SafetyAntVelocity-v1": _velocity("Ant", "ant", "walk on four legs", "2.6222 m/s in the plane"),
+    "SafetyHalfCheetahVelocity-v1": _velocity(
+        "HalfCheetah", "half_cheetah", "run on two legs", "3.2096 m/s forward"
+    ),
+    "SafetyHopperVelocity-v1": _velocity(
+        "Hopper", "hopper", "hop on one leg", "0.7402 m/s forward"
+    ),
+    "SafetyWalker2dVelocity-v1": _velocity(
+        "Walker2d", "walker2d", "walk upright in a plane", "2.3415 m/s forward"
+    ),
+    "SafetySwimmerVelocity-v1": _velocity(
+        "Swimmer", "swimmer", "swim with three links", "0.2282 m/s forward"
+    ),
+    "SafetyHumanoidVelocity-v1": _velocity(
+        "Humanoid", "humanoid", "walk as a humanoid", "1.4149 m/s in the plane"
+    ),
+    "SafetyPointGoal1-v0": _goal("Point"),
+    "SafetyCarGoal1-v0": _goal("Car"),
+    "SafetyPointCircle1-v0": _circle("Point"),
+    "SafetyCarCircle1-v0": _circle("Car"),
+}
+
+
+class SafetyGymnasiumEnv:
+    """One of Safety-Gymnasium's tasks as a ``SafeEnv``.
+
+    Args:
+        horizon: truncates after this many steps instead of the task's own number.
+        render_mode: ``"rgb_array"`` allows ``render``; it draws with MuJoCo, off screen.
+    """
+
+    def __init__(
+        self, env_id: str, *, horizon: int | None = None, render_mode: str | None = None
+    ) -> None:
+        if env_id not in TASKS:
+            raise unknown_name("env", env_id, TASKS)
+        if render_mode not in (None, "rgb_array"):
+            raise InvalidInput(f"render_mode is {render_mode!r}; allowed: None or 'rgb_array'")
+        if horizon is not None and horizon < 1:
+            raise InvalidInput(f"horizon is {horizon}; allowed: at least 1")
+        self.env_id = env_id
+        self.render_mode = render_mode
+        task = TASKS[env_id]
+        self.family = task.family
+        self.env: Any = task.make()
+        steps = task.horizon if horizon is None else horizon
+        if self.family == "navigation":
+            self.env.task.num_steps = steps  # its own clock would stop a longer episode
+            # The first reset builds its world with one forward pass less than all later ones,
+            # which leaves another solver warm start: rewards of Car tasks then differ by 1e-18
+            # from the same seed's later episodes, and resumed runs drift apart.
+            self.env.reset(seed=0)
+        box = self.env.action_space
+        low, high = box.low.astype(np.float64), box.high.astype(np.float64)
+        self._action_centre = (high + low) / 2
+        self._action_scale = (high - low) / 2
+        self.spec = EnvSpec(
+            self.env.observation_space.shape[0],
+            box.shape[0],
+            steps,
+            tuple(low.tolist()),
+            tuple(high.tolist()),
+        )
+        self._steps = 0
+        self._renderer: Any = None
+
+    def reset(self, seed: int) -> np.ndarray:
+        """The first observation of the episode that ``seed`` stands for."""
+        # The navigation tasks draw from numpy's RandomState, which takes 32 bits.
+        observation, _ = self.env.reset(seed=seed % 2**32)
+        self._steps = 0
+        return np.asarray(observation, np.float32)
+
+    def step(self, action: np.ndarray) -> Step:
+        own_units = self._action_centre + self._action_scale * np.clip(action, -1.0, 1.0)
+        observation, reward, cost, terminated, truncated, _ = self.env.step(own_units)
+        self._steps += 1
+        ended = bool(terminated)
+        late = bool(truncated) or self._steps >= self.spec.horizon
+        return Step(
+            np.asarray(observation, np.float32),
+            float(reward),
+            float(cost),
+            ended,
+            late and not ended,
+        )
+
+    def render(self) -> np.ndarray:
+        """The current frame, uint8 ``[height, width, 3]``."""
+        if self.render_mode != "rgb_array":
+            raise InvalidInput(
+                f"render_mode of {self.env_id} is {self.render_mode!r}; render needs 'rgb_array'"
+            )
+        if sys.platform == "linux" and os.environ.get("MUJOCO_GL") not in ("egl", "osmesa"):
+            # Without a display MuJoCo's default backend ends the process, not just the call.
+            if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+                raise InvalidInput(
+                    "rendering without a display needs the environment variable MUJOCO_GL set to "
+                    "'egl' or 'osmesa' before Python starts"
+                )
+        import mujoco
+
+        sim = self.env.task if self.family == "navigation" else self.env
+        # The navigation tasks compile a new model for each episode's layout.
+        if self._renderer is None or self._renderer.model is not sim.model:
+            self._close_renderer()
+            screen = sim.model.vis.global_
+            screen.offwidth = max(screen.offwidth, FRAME_SIZE)
+            screen.offheight = max(screen.offheight, FRAME_SIZE)
+            self._renderer = mujoco.Renderer(sim.model, FRAME_SIZE, FRAME_SIZE)
+        options = mujoco.MjvOption()
+        options.geomgroup[:] = 1  # goals and hazards are in groups that are hidden by default
+        camera = "fixedfar" if self.family == "navigation" else "track"
+        self._renderer.update_scene(sim.data, camera=camera, scene_option=options)
+        return np.array(self._renderer.render())
+
+    def close(self) -> None:
+        self._close_renderer()
+        self.env.close()
+
+    def _close_renderer(self) -> None:
+        if self._renderer is not None:
+            self._renderer.close()
+            self._renderer = None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SafetyGymnasiumEnv:
+        # Every episode starts from its seed, so a second env needs no simulator state.
+        return SafetyGymnasiumEnv(
+            self.env_id, horizon=self.spec.horizon, render_mode=self.render_mode
+        )

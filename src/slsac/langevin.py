@@ -1,0 +1,183 @@
+"""Langevin optimisers as optax transformations: a drift, and Gaussian noise added last.
+
+All four share one shape,
+
+    theta <- theta - lr * drift + sqrt(2 * lr * inverse_temperature) * scale * xi,
+
+and differ in two cells: what the drift is and how the noise is scaled. The moments are
+m <- b1 m + (1 - b1) g and v <- b2 v + (1 - b2) g^2, without bias correction.
+
+=====================  =======================  ==================
+name                   drift                    noise scale
+=====================  =======================  ==================
+sgld                   g                        1
+psgld                  g / sqrt(v + eps)        1
+asgld                  g + a m / sqrt(v + eps)  1
+preconditioned_asgld   m / sqrt(v + eps)        (v + eps)^(-1/4)
+=====================  =======================  ==================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax.flatten_util import ravel_pytree
+
+ClipMode = Literal["drift-value", "gradient-norm", "none"]
+
+Combine = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+"""(gradient, first moment, second moment + eps) -> an array of the same shape."""
+
+
+class LangevinState(NamedTuple):
+    count: jax.Array
+    key: jax.Array
+    first_moment: optax.Updates
+    second_moment: optax.Updates
+
+
+def _clip_by_norm(gradient: optax.Updates, limit: float, stacked: bool) -> optax.Updates:
+    """Scales a gradient down to global norm ``limit``; a stacked one member by member."""
+
+    def clip_one(tree: optax.Updates) -> optax.Updates:
+        norm = optax.global_norm(tree)
+        scale = jnp.minimum(1.0, limit / jnp.maximum(norm, jnp.finfo(norm.dtype).tiny))
+        return jax.tree.map(lambda leaf: leaf * scale, tree)
+
+    # One norm over a stacked tree would let a member with a large gradient slow the others.
+    return jax.vmap(clip_one)(gradient) if stacked else clip_one(gradient)
+
+
+def clip_by_norm(limit: float, *, stacked: bool = False) -> optax.GradientTransformation:
+    """Gradient-norm clipping; with ``stacked``, each member of an ensemble on its own."""
+
+    def update(
+        gradient: optax.Updates, state: optax.EmptyState, params: optax.Params | None = None
+    ) -> tuple[optax.Updates, optax.EmptyState]:
+        return _clip_by_norm(gradient, limit, stacked), state
+
+    return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+
+
+def langevin(
+    learning_rate: float,
+    drift: Combine,
+    noise_scale: Combine | None,
+    *,
+    inverse_temperature: float,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+    clip_mode: ClipMode = "none",
+    clip: float = 0.7,
+    stacked: bool = False,
+    key: jax.Array,
+) -> optax.GradientTransformation:
+    """The common update; ``noise_scale`` None means isotropic noise.
+
+    Args:
+        clip_mode: ``drift-value`` clips each entry of the drift to [-clip, clip];
+            ``gradient-norm`` clips the gradient's norm before the moments see it.
+        stacked: leaves have a leading ensemble axis; norms are then taken per member.
+        key: noise of update n is drawn from ``fold_in(key, n)``, once over the whole tree, so
+            ensemble members never share noise (a vmapped ``init`` would give all the same key).
+    """
+    noise_std = (2.0 * learning_rate * inverse_temperature) ** 0.5
+
+    def init(params: optax.Params) -> LangevinState:
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        return LangevinState(jnp.zeros((), jnp.int32), key, zeros, zeros)
+
+    def update(
+        gradient: optax.Updates, state: LangevinState, params: optax.Params | None = None
+    ) -> tuple[optax.Updates, LangevinState]:
+        if clip_mode == "gradient-norm":
+            gradient = _clip_by_norm(gradient, clip, stacked)
+        first = jax.tree.map(
+            lambda m, g: beta1 * m + (1.0 - beta1) * g, state.first_moment, gradient
+        )
+        second = jax.tree.map(
+            lambda v, g: beta2 * v + (1.0 - beta2) * g * g, state.second_moment, gradient
+        )
+        flat, unravel = ravel_pytree(gradient)
+        noise = unravel(
+            jax.random.normal(jax.random.fold_in(state.key, state.count), flat.shape, flat.dtype)
+        )
+
+        def one(g: jax.Array, m: jax.Array, v: jax.Array, xi: jax.Array) -> jax.Array:
+            direction = drift(g, m, v + epsilon)
+            if clip_mode == "drift-value":
+                direction = jnp.clip(direction, -clip, clip)
+            if noise_scale is not None:
+                xi = xi * noise_scale(g, m, v + epsilon)
+            return -learning_rate * direction + noise_std * xi
+
+        updates = jax.tree.map(one, gradient, first, second, noise)
+        return updates, LangevinState(state.count + 1, state.key, first, second)
+
+    return optax.GradientTransformation(init, update)
+
+
+def sgld(
+    learning_rate: float, *, inverse_temperature: float, key: jax.Array, **options: object
+) -> optax.GradientTransformation:
+    """Plain stochastic gradient Langevin dynamics."""
+    return langevin(
+        learning_rate,
+        lambda g, m, v: g,
+        None,
+        inverse_temperature=inverse_temperature,
+        key=key,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def psgld(
+    learning_rate: float, *, inverse_temperature: float, key: jax.Array, **options: object
+) -> optax.GradientTransformation:
+    """RMSProp-preconditioned drift with isotropic noise."""
+    return langevin(
+        learning_rate,
+        lambda g, m, v: g * jax.lax.rsqrt(v),
+        None,
+        inverse_temperature=inverse_temperature,
+        key=key,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def asgld(
+    learning_rate: float,
+    *,
+    inverse_temperature: float,
+    bias_factor: float = 1.0,
+    key: jax.Array,
+    **options: object,
+) -> optax.GradientTransformation:
+    """Adaptive SGLD, SL-SAC's reward-critic optimiser (a is ``bias_factor``)."""
+    return langevin(
+        learning_rate,
+        lambda g, m, v: g + bias_factor * m * jax.lax.rsqrt(v),
+        None,
+        inverse_temperature=inverse_temperature,
+        key=key,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def preconditioned_asgld(
+    learning_rate: float, *, inverse_temperature: float, key: jax.Array, **options: object
+) -> optax.GradientTransformation:
+    """Adam-like drift with noise scaled by the same preconditioner."""
+    return langevin(
+        learning_rate,
+        lambda g, m, v: m * jax.lax.rsqrt(v),
+        lambda g, m, v: jax.lax.rsqrt(jnp.sqrt(v)),
+        inverse_temperature=inverse_temperature,
+        key=key,
+        **options,  # type: ignore[arg-type]
+    )

@@ -1,0 +1,52 @@
+"""The networks: an MLP, the same MLP stacked into an ensemble, and quantile features."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+Module = TypeVar("Module")
+
+
+class MLP(eqx.Module):
+    """Fully connected ReLU layers with a linear last one; works on ``[..., features]``."""
+
+    weights: tuple[jax.Array, ...]
+    biases: tuple[jax.Array, ...]
+
+    def __init__(self, sizes: Sequence[int], *, key: jax.Array) -> None:
+        """``sizes`` lists the width of every layer, the input first."""
+        weights, biases = [], []
+        for inputs, outputs, layer_key in zip(
+            sizes[:-1], sizes[1:], jax.random.split(key, len(sizes) - 1), strict=True
+        ):
+            weight_key, bias_key = jax.random.split(layer_key)
+            bound = 1.0 / math.sqrt(inputs)
+            weights.append(jax.random.uniform(weight_key, (inputs, outputs), jnp.float32, -bound, bound))
+            biases.append(jax.random.uniform(bias_key, (outputs,), jnp.float32, -bound, bound))
+        self.weights, self.biases = tuple(weights), tuple(biases)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            x = jax.nn.relu(x @ weight + bias)
+        return x @ self.weights[-1] + self.biases[-1]
+
+
+def stack(make: Callable[[jax.Array], Module], key: jax.Array, members: int) -> Module:
+    """``members`` independently initialised networks as one, with a leading ensemble axis."""
+    return jax.vmap(make)(jax.random.split(key, members))
+
+
+def apply_stacked(networks: MLP, x: jax.Array) -> jax.Array:
+    """Every member on the same input: ``[batch, in] -> [ensemble, batch, out]``."""
+    return jax.vmap(lambda network: network(x))(networks)
+
+
+def cosine_features(fractions: jax.Array, size: int) -> jax.Array:
+    """cos(pi i tau) for i = 1..size: ``[...] -> [..., size]``."""
+    return jnp.cos(jnp.pi * jnp.arange(1, size + 1) * fractions[..., None])

@@ -1,0 +1,78 @@
+"""What a run was made with: versions, commit, and the machine facts that decide its bits."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("slsac", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco",
+            "safety-gymnasium")  # fmt: skip
+
+DECIDES_BITS = ("cores", "python", "versions", "xla_flags", "machine")
+"""Facts that must be equal for a resumed run to repeat an undisturbed one bit for bit."""
+
+
+def available_cores() -> int:
+    """Cores this process may use; XLA splits its sums by it, so results depend on it."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def describe() -> dict[str, Any]:
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = None
+    return {
+        "cores": available_cores(),
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cpu": cpu_model(),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "versions": versions,
+        "commit": commit(),
+    }
+
+
+def cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def commit() -> str | None:
+    """Commit of the source tree this runs from, with ``-dirty`` where it was changed since."""
+    here = Path(__file__).resolve().parent
+    try:
+        found = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+            cwd=here, capture_output=True, text=True, timeout=10, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return found.stdout.strip()
+
+
+def differences(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Facts that decide a run's bits and have changed, as ``name: before -> now``."""
+    changed = []
+    for name in DECIDES_BITS:
+        before, after = recorded.get(name), now.get(name)
+        if name == "versions":
+            before, after = dict(before or {}), dict(after or {})
+            for package in sorted(before.keys() | after.keys()):
+                if before.get(package) != after.get(package):
+                    changed.append(f"{package}: {before.get(package)} -> {after.get(package)}")
+        elif before != after:
+            changed.append(f"{name}: {before} -> {after}")
+    return changed

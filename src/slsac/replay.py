@@ -1,0 +1,106 @@
+"""Replay memory: a ring of transitions in memory-mapped files, each observation stored once.
+
+Observations and transitions are two rings. An episode of L steps takes L + 1 observation rows and
+L transitions; a transition knows the row of its observation, and its next observation is the row
+after that.
+
+Both rings are longer than ``capacity`` by a reserve. After a crash, training starts again from a
+checkpoint while the files already hold steps taken after it. Those steps overwrote only rows that
+had left the window that is sampled from, provided that the reserve covers the distance, so the
+resumed run samples just what an undisturbed run would.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slsac.types import Batch, EnvSpec
+
+
+class Replay:
+    """Uniform sampling from the most recent ``capacity`` transitions, with its own generator."""
+
+    def __init__(
+        self, folder: Path, spec: EnvSpec, capacity: int, reserve: int, seed: int
+    ) -> None:
+        """Opens the files in ``folder`` or makes them; they take disk space only as they fill."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.capacity = capacity
+        self._length = capacity + reserve
+        # Twice the length is enough even where every episode lasts a single step.
+        self._rows = 2 * self._length
+        self._added = 0
+        self._row = 0
+        self.rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 1])))
+
+        def ring(name: str, dtype: type, *shape: int) -> np.memmap:
+            path = folder / f"{name}.bin"
+            mode = "r+" if path.exists() else "w+"
+            return np.memmap(path, dtype=dtype, mode=mode, shape=shape)  # type: ignore[call-overload]
+
+        self._observations = ring("observations", np.float32, self._rows, spec.observation_size)
+        self._actions = ring("actions", np.float32, self._length, spec.action_size)
+        self._rewards = ring("rewards", np.float32, self._length)
+        self._costs = ring("costs", np.float32, self._length)
+        self._terminated = ring("terminated", np.float32, self._length)
+        self._observation_rows = ring("observation_rows", np.int64, self._length)
+
+    def __len__(self) -> int:
+        return min(self._added, self.capacity)
+
+    def begin_episode(self, observation: np.ndarray) -> None:
+        self._row += 1
+        self._observations[self._row % self._rows] = observation
+
+    def add(
+        self,
+        action: np.ndarray,
+        reward: float,
+        cost: float,
+        terminated: bool,
+        next_observation: np.ndarray,
+    ) -> None:
+        """Stores one step of the running episode."""
+        slot = self._added % self._length
+        self._actions[slot] = action
+        self._rewards[slot] = reward
+        self._costs[slot] = cost
+        self._terminated[slot] = terminated
+        self._observation_rows[slot] = self._row
+        self._row += 1
+        self._observations[self._row % self._rows] = next_observation
+        self._added += 1
+
+    def sample(self, batch_size: int) -> Batch:
+        """A uniform minibatch, with replacement."""
+        drawn = self.rng.integers(self._added - len(self), self._added, batch_size)
+        slots = drawn % self._length
+        rows = self._observation_rows[slots]
+        return Batch(
+            observation=self._observations[rows % self._rows],
+            action=self._actions[slots],
+            reward=self._rewards[slots],
+            cost=self._costs[slots],
+            next_observation=self._observations[(rows + 1) % self._rows],
+            terminated=self._terminated[slots],
+        )  # type: ignore[arg-type]
+
+    def flush(self) -> None:
+        """Hands what was written to the disk, so that it also survives a power cut."""
+        for ring in (
+            self._observations, self._actions, self._rewards,
+            self._costs, self._terminated, self._observation_rows,
+        ):  # fmt: skip
+            ring.flush()
+
+    def cursor(self) -> dict[str, Any]:
+        """What a checkpoint must keep; the transitions themselves are already in the files."""
+        return {"added": self._added, "row": self._row, "rng": self.rng.bit_generator.state}
+
+    def restore(self, cursor: dict[str, Any]) -> None:
+        """Goes back to a cursor taken between episodes."""
+        self._added, self._row = cursor["added"], cursor["row"]
+        self.rng.bit_generator.state = cursor["rng"]

@@ -1,0 +1,77 @@
+"""The run's records: append-only JSON lines, and TensorBoard. Write-only: nothing in training
+reads them back.
+
+``progress.jsonl`` and ``episodes.jsonl`` hold no wall-clock figure, so that a resumed run ends
+with the same bytes as an undisturbed one; times are in ``timing.jsonl``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, BinaryIO
+
+EXACT = ("progress", "episodes", "evaluations")
+"""Logs that are cut back to the checkpoint on resume."""
+
+
+class RunLog:
+    def __init__(self, run: Path, tensorboard: bool = True) -> None:
+        self._run = run
+        self._files: dict[str, BinaryIO] = {}
+        self._tensorboard_wanted = tensorboard
+        self._tensorboard: Any = None
+
+    def rewind(self, offsets: Mapping[str, int]) -> None:
+        """Cuts the exact logs back to where they were when the checkpoint was written."""
+        for name in EXACT:
+            path = self._run / f"{name}.jsonl"
+            path.touch()
+            os.truncate(path, offsets.get(name, 0))
+
+    def offsets(self) -> dict[str, int]:
+        """Length in bytes of the exact logs, for the checkpoint."""
+        return {name: self._file(name).tell() for name in EXACT}
+
+    def write(self, name: str, record: Mapping[str, Any]) -> None:
+        """Appends one line to ``name``.jsonl, handed to the operating system at once."""
+        file = self._file(name)
+        file.write(json.dumps(record).encode() + b"\n")
+        file.flush()
+
+    def scalars(self, record: Mapping[str, Any], step: int) -> None:
+        """Numbers for TensorBoard; without the ``tensorboard`` extra there are none."""
+        if self._tensorboard is None and self._tensorboard_wanted:
+            try:
+                from tensorboardX import SummaryWriter
+            except ImportError:
+                self._tensorboard_wanted = False
+                return
+            # What an interrupted process logged after the checkpoint is hidden by the purge.
+            self._tensorboard = SummaryWriter(str(self._run / "tensorboard"), purge_step=step)
+        if self._tensorboard is not None:
+            for name, value in record.items():
+                if isinstance(value, (int, float)):
+                    self._tensorboard.add_scalar(name, value, step)
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+        if self._tensorboard is not None:
+            self._tensorboard.close()
+            self._tensorboard = None
+
+    def _file(self, name: str) -> BinaryIO:
+        if name not in self._files:
+            self._files[name] = open(self._run / f"{name}.jsonl", "ab")
+        return self._files[name]
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The records of a JSON-lines file; a missing file has none."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines() if line]

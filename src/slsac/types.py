@@ -1,0 +1,66 @@
+"""The records that flow between the parts, and the one environment interface.
+
+Shape conventions, outermost first: ``[ensemble, batch, quantile]``. A function that
+works on one member, one state or one fraction says so in its docstring.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import jax
+import numpy as np
+
+
+class EnvSpec(NamedTuple):
+    """What an agent must know of a task before it is built."""
+
+    observation_size: int
+    action_size: int
+    horizon: int
+    """Steps after which an episode is truncated."""
+    action_low: tuple[float, ...]
+    action_high: tuple[float, ...]
+    """Bounds in the environment's own units; inside slsac actions are always in [-1, 1]."""
+
+
+class Step(NamedTuple):
+    """What one environment step returns."""
+
+    observation: np.ndarray
+    """float32, shape ``[observation_size]``."""
+    reward: float
+    cost: float
+    terminated: bool
+    """The task itself ended: nothing is earned or paid afterwards."""
+    truncated: bool
+    """The clock ran out: the value of the last observation still counts."""
+
+
+@runtime_checkable
+class SafeEnv(Protocol):
+    """A task with rewards and costs whose actions are all in [-1, 1].
+
+    ``reset(seed)`` must depend on the seed alone, not on earlier episodes: exact resume
+    starts an episode again from its seed and saves no simulator state.
+    """
+
+    spec: EnvSpec
+
+    def reset(self, seed: int) -> np.ndarray: ...
+
+    def step(self, action: np.ndarray) -> Step: ...
+
+    def close(self) -> None: ...
+
+
+class Batch(NamedTuple):
+    """A minibatch of transitions; every field has a leading batch axis."""
+
+    observation: jax.Array
+    action: jax.Array
+    reward: jax.Array
+    cost: jax.Array
+    next_observation: jax.Array
+    terminated: jax.Array
+    """1.0 where the task ended; a time limit leaves 0.0, so that bootstrapping goes on."""

@@ -104,6 +104,7 @@ class Trainer:
         self._observation: np.ndarray | None = None
         self._episode_return = self._episode_cost = 0.0
         self._episode_length = 0
+        self._epoch_start = (time.perf_counter(), 0)
 
     @property
     def cost_signal(self) -> float | None:
@@ -112,14 +113,15 @@ class Trainer:
 
     def advance(self, until: int) -> None:
         """Trains up to step ``until``, writing logs, evaluations and checkpoints on the way."""
-        started, first_step = time.perf_counter(), self.step
+        self._epoch_start = (time.perf_counter(), self.step)
         while self.step < until:
             if self._observation is None:
                 self._begin_episode()
             episode_over = self.take_step()
             self.display.tick(self.step)
             if self.step % self.config.steps_per_epoch == 0:
-                self._end_epoch(time.perf_counter() - started, self.step - first_step)
+                self._end_epoch()
+                self._epoch_start = (time.perf_counter(), self.step)
             if episode_over:
                 self._observation = None
                 if self.step - self._checkpoint_step >= self.config.checkpoint_every_steps:
@@ -199,7 +201,7 @@ class Trainer:
         )
         self.episode += 1
 
-    def _end_epoch(self, seconds: float, steps: int) -> None:
+    def _end_epoch(self) -> None:
         number = self.step // self.config.steps_per_epoch
         record = {
             "step": self.step,
@@ -210,9 +212,14 @@ class Trainer:
             **self.epoch.means(),
         }
         self.log.write("progress", record)
-        timing = {"step": self.step, "seconds": seconds, "steps_per_second": steps / seconds}
+        seconds = time.perf_counter() - self._epoch_start[0]
+        timing = {
+            "step": self.step,
+            "seconds": seconds,
+            "steps_per_second": (self.step - self._epoch_start[1]) / seconds,
+        }
         self.log.write("timing", timing)
-        self.log.scalars(record | {"steps_per_second": steps / seconds}, self.step)
+        self.log.scalars(record | {"steps_per_second": timing["steps_per_second"]}, self.step)
         self.display.epoch(record, timing)
         self.epoch = Epoch()
         if number % self.config.evaluate_every_epochs == 0:

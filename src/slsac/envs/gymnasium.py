@@ -190,10 +190,10 @@ def check_safe_env(env: Any) -> list[str]:
 
 def _make_registered(env_id: str, render_mode: str | None) -> Any:
     """A registered env without Gymnasium's own clock and checker, which refuse six-tuples."""
+    # Passing None would fail for env classes that know no render_mode at all.
+    options = {} if render_mode is None else {"render_mode": render_mode}
     try:
-        return gym.make(
-            env_id, render_mode=render_mode, max_episode_steps=-1, disable_env_checker=True
-        )
+        return gym.make(env_id, max_episode_steps=-1, disable_env_checker=True, **options)
     except (gym.error.Error, ImportError) as error:
         reason = " ".join(str(error).split())
         raise InvalidInput(f"env {env_id!r} cannot be made: {reason}") from error

@@ -12,4 +12,3 @@ from slsac.envs import check_safe_env, make_env
 load = Agent.load
 
 __all__ = ["Agent", "__version__", "check_safe_env", "load", "make_env"]
-

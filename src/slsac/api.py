@@ -10,13 +10,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from slsac import checkpoint, train
+from slsac import checkpoint, rundir
 from slsac.config import Config, with_overrides
 from slsac.display import Display, Silent
 from slsac.envs import duplicate_env, make_env
 from slsac.errors import InvalidInput
 from slsac.evaluate import Evaluation, evaluate
 from slsac.presets import preset
+from slsac.train import Trainer
 from slsac.types import SafeEnv
 
 
@@ -56,7 +57,7 @@ class Agent:
             self._temporary = tempfile.TemporaryDirectory(prefix="slsac-")
             run = self._temporary.name
         self.run = Path(run)
-        self._trainer: train.Trainer | None = train.start(
+        self._trainer: Trainer | None = rundir.start(
             self.config, self.run, env=env, display=self._display
         )
         self.spec = self._trainer.spec
@@ -72,11 +73,11 @@ class Agent:
         """
         agent = cls.__new__(cls)
         agent.run = Path(run)
-        agent.config, agent.spec, _ = train.read_config(agent.run)
+        agent.config, agent.spec, _ = rundir.read_config(agent.run)
         agent._env_source = agent.config.env if env is None else env
         agent._display = display or Silent()
         agent._temporary, agent._trainer = None, None
-        agent._functions, agent._trained_policy = train.load_policy(agent.run)
+        agent._functions, agent._trained_policy = rundir.load_policy(agent.run)
         agent._prepare()
         return agent
 
@@ -99,14 +100,14 @@ class Agent:
         if steps < 1:
             raise InvalidInput(f"steps is {steps}; it must be at least 1")
         if self._trainer is None:
-            self._trainer = train.resume(self.run, env=self._env_source, display=self._display)
+            self._trainer = rundir.resume(self.run, env=self._env_source, display=self._display)
             done = max(self._trainer.step, checkpoint.final_step(self.run / "checkpoints"))
         else:
             done = self._trainer.step
         self._trainer.advance(done + steps)
         self._trainer.save_final()
         self.config = with_overrides(self.config, {"steps": done + steps})
-        train.write_config(self.config, self.run, self.spec, train.read_config(self.run)[2])
+        rundir.write_config(self.config, self.run, self.spec, rundir.read_config(self.run)[2])
         return self
 
     def predict(self, observation: np.ndarray, deterministic: bool = True) -> np.ndarray:

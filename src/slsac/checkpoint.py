@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as parse_tensors
 from safetensors.numpy import save as format_tensors
 
-from slsac.errors import TrainingFailed
+from slsac.errors import InvalidInput, TrainingFailed
 
 Tree = TypeVar("Tree")
 FINAL = "final"
@@ -51,7 +51,7 @@ def tree_from(tensors: dict[str, np.ndarray], like: Tree, source: Path) -> Tree:
             raise TrainingFailed(
                 f"{source}: {name} is {seen}, its config asks for shape {np.shape(leaf)}"
             )
-        found.append(jax.numpy.asarray(tensors[name]))
+        found.append(jax.numpy.array(tensors[name]))
     return jax.tree_util.tree_unflatten(structure, found)
 
 
@@ -65,6 +65,19 @@ def write_atomically(path: Path, data: bytes) -> None:
     os.replace(temporary, path)
 
 
+def save_tensors(path: Path, tree: Any) -> None:
+    """Writes the arrays of a pytree to one file, atomically."""
+    write_atomically(path, format_tensors(tensors_of(tree)))
+
+
+def load_tensors(path: Path, like: Tree) -> Tree:
+    """Reads what `save_tensors` wrote into the structure of ``like``."""
+    try:
+        return tree_from(parse_tensors(path.read_bytes()), like, path)
+    except (OSError, SafetensorError) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}") from None
+
+
 def save(folder: Path, name: str, tree: Any, facts: dict[str, Any], keep: int = 2) -> Path:
     """Writes checkpoint ``name`` into ``folder`` and drops all but the newest ``keep`` steps."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -74,9 +87,7 @@ def save(folder: Path, name: str, tree: Any, facts: dict[str, Any], keep: int = 
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     write_atomically(temporary / "state.safetensors", tensors)
-    write_atomically(
-        temporary / "state.json", json.dumps(facts, sort_keys=True, indent=1).encode()
-    )
+    write_atomically(temporary / "state.json", json.dumps(facts, sort_keys=True, indent=1).encode())
     path = folder / name
     if path.exists():
         # Written before an interruption by the same steps, so what it held is the same.
@@ -125,7 +136,7 @@ def final_step(folder: Path) -> int:
 
 def load_newest(folder: Path) -> tuple[Checkpoint, list[str]]:
     """The newest readable step checkpoint, and a message for each damaged one passed over."""
-    messages = []
+    messages: list[str] = []
     for name in reversed(step_names(folder)):
         try:
             return load(folder / name), messages

@@ -14,6 +14,8 @@ from typing import Any, NoReturn
 
 from slsac.errors import InvalidInput, TrainingFailed
 
+Command = Callable[[argparse.Namespace], int]
+
 
 class Parser(argparse.ArgumentParser):
     """argparse, with errors of one line."""
@@ -30,7 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise InvalidInput(f"argument {rest[0]!r} is unknown; see `slsac {options.command} -h`")
         if options.command == "train":
             options.overrides = parse_overrides(rest)
-        run: Callable[[argparse.Namespace], int] = options.run_command
+        if options.command in ("train", "resume", "evaluate"):
+            from slsac.compilation import use_cache
+
+            use_cache()
+        run: Command = options.run_command
         return run(options)
     except InvalidInput as error:
         print(f"slsac: {error}", file=sys.stderr)
@@ -60,7 +66,7 @@ def parse_overrides(tokens: Sequence[str]) -> dict[str, str]:
 
 
 def train(options: argparse.Namespace) -> int:
-    from slsac import train as training
+    from slsac import rundir
     from slsac.config import with_overrides
     from slsac.display import Terminal
     from slsac.presets import preset
@@ -74,7 +80,7 @@ def train(options: argparse.Namespace) -> int:
     run = Path(options.run or f"runs/{config.algo}-{config.env}-{config.seed}")
     display = Terminal(config.steps, config.cost_limit)
     try:
-        trainer = training.start(config, run, overwrite=options.overwrite, display=display)
+        trainer = rundir.start(config, run, overwrite=options.overwrite, display=display)
         _announce(trainer, display.note)
         return _train_to_end(trainer, display)
     finally:
@@ -82,22 +88,20 @@ def train(options: argparse.Namespace) -> int:
 
 
 def resume(options: argparse.Namespace) -> int:
-    from slsac import train as training
+    from slsac import rundir
     from slsac.config import with_overrides
     from slsac.display import Terminal
 
     run = Path(options.run)
-    config, _, _ = training.read_config(run)
+    config, _, _ = rundir.read_config(run)
     if options.steps is not None:
         config = with_overrides(config, {"steps": options.steps})
-    if training.is_complete(run, config.steps):
+    if rundir.is_complete(run, config.steps):
         print(f"{run} is complete at step {config.steps:,}; pass --steps N to train on")
         return 0
     display = Terminal(config.steps, config.cost_limit)
     try:
-        trainer = training.resume(
-            run, steps=options.steps, inexact=options.inexact, display=display
-        )
+        trainer = rundir.resume(run, steps=options.steps, inexact=options.inexact, display=display)
         display.note(f"resuming {run} at step {trainer.step:,} of {config.steps:,}")
         return _train_to_end(trainer, display)
     finally:
@@ -108,9 +112,7 @@ def _announce(trainer: Any, note: Callable[[str], None]) -> None:
     from slsac.risk import discounted_cost_limit
 
     config, spec = trainer.config, trainer.spec
-    discounted = discounted_cost_limit(
-        config.cost_limit, config.cost_critic.discount, spec.horizon
-    )
+    discounted = discounted_cost_limit(config.cost_limit, config.cost_critic.discount, spec.horizon)
     note(
         f"{config.algo} on {config.env}, seed {config.seed}, {config.steps:,} steps; "
         f"observations {spec.observation_size}, actions {spec.action_size}, "
@@ -148,7 +150,9 @@ def evaluate(options: argparse.Namespace) -> int:
     from slsac.evaluate import summarise
 
     agent = Agent.load(options.run)
-    result = agent.evaluate(options.episodes, seed=options.seed, deterministic=not options.stochastic)
+    result = agent.evaluate(
+        options.episodes, seed=options.seed, deterministic=not options.stochastic
+    )
     summary = summarise(result, agent.config.cost_limit, agent.config.tail_fraction)
     if options.json:
         episodes = {name: values.tolist() for name, values in result._asdict().items()}
@@ -182,7 +186,9 @@ def _parser() -> Parser:
     parser = Parser(prog="slsac", description="Safe reinforcement learning that controls the tail.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    def command(name: str, run: Callable[[argparse.Namespace], int], text: str, **more: Any) -> Parser:
+    def command(
+        name: str, run: Callable[[argparse.Namespace], int], text: str, **more: Any
+    ) -> Parser:
         made = commands.add_parser(name, help=text, description=text, allow_abbrev=False, **more)
         made.set_defaults(run_command=run)
         return made

@@ -49,7 +49,10 @@ class OptimiserConfig:
         _require(0 <= self.beta2 < 1, "beta2", self.beta2, "in [0, 1)")
         _require(self.epsilon > 0, "epsilon", self.epsilon, "above 0")
         _require(
-            self.inverse_temperature >= 0, "inverse_temperature", self.inverse_temperature, "at least 0"
+            self.inverse_temperature >= 0,
+            "inverse_temperature",
+            self.inverse_temperature,
+            "at least 0",
         )
         _require(self.clip > 0, "clip", self.clip, "above 0")
         _require(
@@ -81,8 +84,9 @@ class PolicyConfig:
             "temperature", self.temperature, "above 0 where it is automatic",
         )  # fmt: skip
         _require(
-            self.log_std_min < self.log_std_max, "log_std_min", self.log_std_min, "below log_std_max"
-        )
+            self.log_std_min < self.log_std_max,
+            "log_std_min", self.log_std_min, "below log_std_max",
+        )  # fmt: skip
         _require_widths("hidden", self.hidden)
 
 
@@ -309,9 +313,10 @@ def _coerce(value: Any, hint: Any, name: str) -> Any:
         raise InvalidInput(f"{name} is {value!r}; it must be true or false")
     if hint is int:
         try:
-            number = float(value)
+            # Text goes through float, so that 1e6 is a whole number too.
+            number = float(value) if isinstance(value, str) else value
             if not isinstance(value, bool) and number == int(number):
-                return int(value) if isinstance(value, (int, str)) and str(value).lstrip("-").isdigit() else int(number)
+                return int(number)
         except (TypeError, ValueError, OverflowError):
             pass
         raise InvalidInput(f"{name} is {value!r}; it must be a whole number")

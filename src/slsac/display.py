@@ -115,7 +115,9 @@ def number(value: float | None, digits: int) -> str:
 
 def duration(seconds: float) -> str:
     minutes = int(seconds // 60)
-    return f"{minutes // 60}h{minutes % 60:02d}m" if minutes >= 60 else f"{minutes}m{seconds % 60:02.0f}s"
+    if minutes >= 60:
+        return f"{minutes // 60}h{minutes % 60:02d}m"
+    return f"{minutes}m{int(seconds % 60):02d}s"
 
 
 def sentence(summary: Mapping[str, Any]) -> str:

@@ -34,7 +34,7 @@ Combine = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 
 class LangevinState(NamedTuple):
-    count: jax.Array
+    updates: jax.Array
     key: jax.Array
     first_moment: optax.Updates
     second_moment: optax.Updates
@@ -45,7 +45,7 @@ def _clip_by_norm(gradient: optax.Updates, limit: float, stacked: bool) -> optax
 
     def clip_one(tree: optax.Updates) -> optax.Updates:
         norm = optax.global_norm(tree)
-        scale = jnp.minimum(1.0, limit / jnp.maximum(norm, jnp.finfo(norm.dtype).tiny))
+        scale = jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-30))
         return jax.tree.map(lambda leaf: leaf * scale, tree)
 
     # One norm over a stacked tree would let a member with a large gradient slow the others.
@@ -105,7 +105,7 @@ def langevin(
         )
         flat, unravel = ravel_pytree(gradient)
         noise = unravel(
-            jax.random.normal(jax.random.fold_in(state.key, state.count), flat.shape, flat.dtype)
+            jax.random.normal(jax.random.fold_in(state.key, state.updates), flat.shape, flat.dtype)
         )
 
         def one(g: jax.Array, m: jax.Array, v: jax.Array, xi: jax.Array) -> jax.Array:
@@ -117,7 +117,7 @@ def langevin(
             return -learning_rate * direction + noise_std * xi
 
         updates = jax.tree.map(one, gradient, first, second, noise)
-        return updates, LangevinState(state.count + 1, state.key, first, second)
+        return updates, LangevinState(state.updates + 1, state.key, first, second)
 
     return optax.GradientTransformation(init, update)
 

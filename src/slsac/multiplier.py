@@ -47,9 +47,7 @@ def build(config: MultiplierConfig, tail_fraction: float) -> Multiplier:
     return Multiplier(init, update, signal)
 
 
-Rule = tuple[
-    Callable[[], MultiplierState], Callable[[MultiplierState, float], MultiplierState]
-]
+Rule = tuple[Callable[[], MultiplierState], Callable[[MultiplierState, float], MultiplierState]]
 
 
 def projected_ascent(config: MultiplierConfig) -> Rule:
@@ -60,7 +58,7 @@ def projected_ascent(config: MultiplierConfig) -> Rule:
 
 
 def adam_ascent(config: MultiplierConfig) -> Rule:
-    """Adam with its usual constants and bias correction, the objective being -lambda * violation."""
+    """Adam with its usual constants and bias correction, on -lambda * violation."""
     beta1, beta2, epsilon = 0.9, 0.999, 1e-8
 
     def update(state: MultiplierState, violation: float) -> MultiplierState:

@@ -27,14 +27,18 @@ class MLP(eqx.Module):
         ):
             weight_key, bias_key = jax.random.split(layer_key)
             bound = 1.0 / math.sqrt(inputs)
-            weights.append(jax.random.uniform(weight_key, (inputs, outputs), jnp.float32, -bound, bound))
-            biases.append(jax.random.uniform(bias_key, (outputs,), jnp.float32, -bound, bound))
+            weights.append(_uniform(weight_key, (inputs, outputs), bound))
+            biases.append(_uniform(bias_key, (outputs,), bound))
         self.weights, self.biases = tuple(weights), tuple(biases)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = jax.nn.relu(x @ weight + bias)
         return x @ self.weights[-1] + self.biases[-1]
+
+
+def _uniform(key: jax.Array, shape: tuple[int, ...], bound: float) -> jax.Array:
+    return jax.random.uniform(key, shape, jnp.float32, -bound, bound)
 
 
 def stack(make: Callable[[jax.Array], Module], key: jax.Array, members: int) -> Module:

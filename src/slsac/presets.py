@@ -111,7 +111,11 @@ def _navigation(config: Config) -> Config:
     )
 
 
-FAMILIES: dict[str, Callable[[Config], Config]] = {"navigation": _navigation}
+FAMILIES: dict[str, Callable[[Config], Config]] = {
+    "velocity": lambda config: config,
+    "navigation": _navigation,
+    "other": lambda config: config,
+}
 
 
 class Algorithm(NamedTuple):
@@ -131,4 +135,4 @@ def preset(algo: str, env: str) -> Config:
     if algo not in ALGORITHMS:
         raise unknown_name("algo", algo, ALGORITHMS)
     config = replace(ALGORITHMS[algo].config, algo=algo, env=env)
-    return FAMILIES.get(family(env), lambda unchanged: unchanged)(config)
+    return FAMILIES[family(env)](config)

@@ -24,7 +24,7 @@ def available_cores() -> int:
 
 
 def describe() -> dict[str, Any]:
-    versions = {}
+    versions: dict[str, str | None] = {}
     for package in PACKAGES:
         try:
             versions[package] = importlib.metadata.version(package)

@@ -23,9 +23,7 @@ from slsac.types import Batch, EnvSpec
 class Replay:
     """Uniform sampling from the most recent ``capacity`` transitions, with its own generator."""
 
-    def __init__(
-        self, folder: Path, spec: EnvSpec, capacity: int, reserve: int, seed: int
-    ) -> None:
+    def __init__(self, folder: Path, spec: EnvSpec, capacity: int, reserve: int, seed: int) -> None:
         """Opens the files in ``folder`` or makes them; they take disk space only as they fill."""
         folder.mkdir(parents=True, exist_ok=True)
         self.capacity = capacity
@@ -79,14 +77,15 @@ class Replay:
         drawn = self.rng.integers(self._added - len(self), self._added, batch_size)
         slots = drawn % self._length
         rows = self._observation_rows[slots]
-        return Batch(
-            observation=self._observations[rows % self._rows],
-            action=self._actions[slots],
-            reward=self._rewards[slots],
-            cost=self._costs[slots],
-            next_observation=self._observations[(rows + 1) % self._rows],
-            terminated=self._terminated[slots],
-        )  # type: ignore[arg-type]
+        fields: list[Any] = [
+            self._observations[rows % self._rows],
+            self._actions[slots],
+            self._rewards[slots],
+            self._costs[slots],
+            self._observations[(rows + 1) % self._rows],
+            self._terminated[slots],
+        ]
+        return Batch(*fields)
 
     def flush(self) -> None:
         """Hands what was written to the disk, so that it also survives a power cut."""

@@ -77,8 +77,9 @@ def tightened_limit(cost_limit: float, quantile_error: float, tail_fraction: flo
     tightened = cost_limit - cvar_error_bound(quantile_error, tail_fraction)
     if tightened <= 0.0:
         raise InvalidInput(
-            f"quantile_error {quantile_error} leaves no room under cost_limit {cost_limit}; it must "
-            f"be below cost_limit * sqrt(tail_fraction) = {cost_limit * math.sqrt(tail_fraction):g}"
+            f"quantile_error {quantile_error} leaves no room under cost_limit {cost_limit}; it "
+            f"must be below {cost_limit * math.sqrt(tail_fraction):g}, cost_limit * "
+            "sqrt(tail_fraction)"
         )
     return tightened
 

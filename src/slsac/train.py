@@ -7,56 +7,27 @@ so a checkpoint needs no simulator state and a resumed run repeats an undisturbe
 
 from __future__ import annotations
 
-import json
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from slsac import checkpoint, provenance
+from slsac import checkpoint
 from slsac import multiplier as multipliers
 from slsac.agent import off_policy
-from slsac.config import Config, from_dict, to_dict, with_overrides
-from slsac.display import Display, Silent
-from slsac.envs import duplicate_env, make_env
-from slsac.errors import InvalidInput, TrainingFailed
+from slsac.config import Config
+from slsac.display import Display
+from slsac.errors import TrainingFailed
 from slsac.evaluate import TRAINING, Evaluation, episode_seed, evaluate, summarise
+from slsac.metrics import Epoch
 from slsac.replay import Replay
-from slsac.runlog import RunLog, read_lines
-from slsac.types import EnvSpec, SafeEnv
+from slsac.runlog import RunLog
+from slsac.types import SafeEnv
 
 WARMUP_BRANCH = 3
-
-
-class Epoch:
-    """Sums over one epoch; part of a checkpoint, since checkpoints fall between epochs."""
-
-    def __init__(self, facts: dict[str, Any] | None = None) -> None:
-        facts = facts or {"sums": {}, "counts": {}, "episodes": []}
-        self.sums: dict[str, float] = dict(facts["sums"])
-        self.counts: dict[str, int] = dict(facts["counts"])
-        self.episodes: list[list[float]] = list(facts["episodes"])
-
-    def add(self, names: list[str], values: np.ndarray) -> None:
-        for name, value in zip(names, values.tolist(), strict=True):
-            self.sums[name] = self.sums.get(name, 0.0) + value
-            self.counts[name] = self.counts.get(name, 0) + 1
-
-    def means(self) -> dict[str, float | None]:
-        columns = list(zip(*self.episodes, strict=True)) or [(), (), ()]
-        found: dict[str, float | None] = {
-            name: float(np.mean(column)) if column else None
-            for name, column in zip(("return", "cost", "length"), columns, strict=True)
-        }
-        return found | {name: self.sums[name] / self.counts[name] for name in self.sums}
-
-    def facts(self) -> dict[str, Any]:
-        return {"sums": self.sums, "counts": self.counts, "episodes": self.episodes}
 
 
 class Trainer:
@@ -70,7 +41,7 @@ class Trainer:
         make_evaluation_env: Callable[[], SafeEnv],
         display: Display,
     ) -> None:
-        """A trainer at step 0; `start` and `resume` are the ways to get one."""
+        """A trainer at step 0; `slsac.rundir` has the ways to get one."""
         self.config, self.run, self.env, self.display = config, run, env, display
         self._make_evaluation_env = make_evaluation_env
         self._evaluation_env: SafeEnv | None = None
@@ -79,7 +50,7 @@ class Trainer:
         self.agent = off_policy.build(config, self.spec)
         self.multiplier = multipliers.build(config.multiplier, config.tail_fraction)
         init_key, self._action_key = jax.random.split(jax.random.PRNGKey(config.seed))
-        self._update, self._metric_names, self._part_names = jit_update(self.agent)
+        self._update, self._metric_names, self._part_names = off_policy.jit_update(self.agent)
         self._explore = jax.jit(
             lambda policy, observation, key, step: self.agent.explore(
                 policy, observation, jax.random.fold_in(key, step)
@@ -139,9 +110,7 @@ class Trainer:
             )
         result = self.env.step(action)
         self._require_finite_step(result.observation, result.reward, result.cost)
-        self.replay.add(
-            action, result.reward, result.cost, result.terminated, result.observation
-        )
+        self.replay.add(action, result.reward, result.cost, result.terminated, result.observation)
         self._observation = result.observation
         self._episode_return += result.reward
         self._episode_cost += result.cost
@@ -177,9 +146,7 @@ class Trainer:
         self.epoch.add(self._metric_names[with_policy], np.asarray(values))
 
     def _begin_episode(self) -> None:
-        self._observation = self.env.reset(
-            episode_seed(self.config.seed, TRAINING, self.episode)
-        )
+        self._observation = self.env.reset(episode_seed(self.config.seed, TRAINING, self.episode))
         self._require_finite_step(self._observation, 0.0, 0.0)
         self.replay.begin_episode(self._observation)
         self._episode_return = self._episode_cost = 0.0
@@ -310,154 +277,18 @@ class Trainer:
             self._evaluation_env.close()
 
     def _save_policy(self) -> None:
-        tensors = checkpoint.format_tensors(checkpoint.tensors_of(self.state.policy))
-        checkpoint.write_atomically(self.run / "policy.safetensors", tensors)
+        checkpoint.save_tensors(self.run / "policy.safetensors", self.state.policy)
 
     def _require_finite_step(self, observation: np.ndarray, reward: float, cost: float) -> None:
         if not (np.isfinite(observation).all() and np.isfinite(reward) and np.isfinite(cost)):
-            names = [
-                name
-                for name, value in (("observation", observation), ("reward", reward), ("cost", cost))
-                if not np.isfinite(value).all()
-            ]
-            self._fail(f"the environment returned a non-finite {' and '.join(names)} "
-                       f"at step {self.step}, episode {self.episode}")  # fmt: skip
+            given: dict[str, Any] = {"observation": observation, "reward": reward, "cost": cost}
+            names = [name for name, value in given.items() if not np.isfinite(value).all()]
+            self._fail(
+                f"the environment returned a non-finite {' and '.join(names)} "
+                f"at step {self.step}, episode {self.episode}"
+            )
 
     def _fail(self, what: str) -> None:
         names = checkpoint.step_names(self.run / "checkpoints")
         last = self.run / "checkpoints" / names[-1] if names else "none"
         raise TrainingFailed(f"{what}; last good checkpoint: {last}")
-
-
-def jit_update(
-    agent: off_policy.OffPolicyAgent,
-) -> tuple[Any, dict[bool, list[str]], dict[bool, list[str]]]:
-    """The jitted update, and the names of its packed metrics and of its finite checks.
-
-    Scalars are packed into one array each, so that the host fetches two small arrays a step.
-    """
-    metric_names: dict[bool, list[str]] = {}
-    part_names: dict[bool, list[str]] = {}
-
-    def update(
-        state: off_policy.AgentState, batch: Any, multiplier: jax.Array, with_policy: bool
-    ) -> tuple[off_policy.AgentState, jax.Array, jax.Array]:
-        state, metrics = agent.update(state, batch, multiplier, with_policy)
-        finite = off_policy.finite_parts(state, metrics)
-        metric_names[with_policy], part_names[with_policy] = list(metrics), list(finite)
-        return state, jnp.stack(list(metrics.values())), jnp.stack(list(finite.values()))
-
-    jitted = jax.jit(update, static_argnums=3, donate_argnums=0)
-    return jitted, metric_names, part_names
-
-
-def start(
-    config: Config,
-    run: Path,
-    *,
-    env: Any = None,
-    overwrite: bool = False,
-    display: Display | None = None,
-) -> Trainer:
-    """Makes a new run directory and a trainer at step 0 in it.
-
-    Args:
-        env: an environment object or factory to use in place of the id that ``config`` names.
-    """
-    if run.exists() and not run.is_dir():
-        raise InvalidInput(f"run {str(run)!r} is a file; it must be a directory")
-    if (run / "config.json").exists() and not overwrite:
-        raise InvalidInput(
-            f"run {str(run)!r} already holds a run; pass --overwrite to replace it, or go on with "
-            f"`slsac resume {run}`"
-        )
-    source = config.env if env is None else env
-    # Made before anything is written or deleted: a bad env must not cost an old run.
-    made = make_env(source)
-    for name in ("replay", "checkpoints", "tensorboard"):
-        shutil.rmtree(run / name, ignore_errors=True)
-    for path in (*run.glob("*.jsonl"), run / "policy.safetensors", run / "config.json"):
-        path.unlink(missing_ok=True)
-    run.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(config, run, made, lambda: make_env(duplicate_env(source)), display or Silent())
-    trainer.log.rewind({})
-    trainer.save_checkpoint()
-    write_config(config, run, trainer.spec, provenance.describe())
-    return trainer
-
-
-def resume(
-    run: Path,
-    *,
-    steps: int | None = None,
-    env: Any = None,
-    inexact: bool = False,
-    display: Display | None = None,
-) -> Trainer:
-    """A trainer at the newest checkpoint of ``run``, ready to repeat and go on from there.
-
-    Args:
-        steps: a new total number of steps.
-        inexact: go on although versions or cores have changed, so that bits will differ.
-    """
-    config, _, recorded = read_config(run)
-    now = provenance.describe()
-    changed = provenance.differences(recorded, now)
-    if changed and not inexact:
-        raise InvalidInput(
-            f"run {str(run)!r} cannot be repeated exactly here ({'; '.join(changed)}); "
-            "pass --inexact to go on all the same"
-        )
-    if steps is not None:
-        config = with_overrides(config, {"steps": steps})
-    source = config.env if env is None else env
-    display = display or Silent()
-    trainer = Trainer(config, run, make_env(source), lambda: make_env(duplicate_env(source)), display)
-    trainer.load_checkpoint()
-    if config.steps < trainer.step:
-        raise InvalidInput(f"steps is {config.steps}; the run is already at step {trainer.step}")
-    facts = {**now, "before_resume": recorded} if changed else recorded
-    write_config(config, run, trainer.spec, facts)
-    return trainer
-
-
-def is_complete(run: Path, steps: int) -> bool:
-    """Whether the run has reached ``steps`` and its final evaluation is written."""
-    evaluations = read_lines(run / "evaluations.jsonl")
-    return any(line["final"] and line["step"] >= steps for line in evaluations[-1:])
-
-
-def write_config(config: Config, run: Path, spec: EnvSpec, facts: dict[str, Any]) -> None:
-    """``config.json``: the resolved configuration, the task's sizes, and the run's provenance."""
-    values = {**to_dict(config), "spec": spec._asdict(), "provenance": facts}
-    checkpoint.write_atomically(
-        run / "config.json", json.dumps(values, indent=2).encode() + b"\n"
-    )
-
-
-def read_config(run: Path) -> tuple[Config, EnvSpec, dict[str, Any]]:
-    """What `write_config` wrote."""
-    path = run / "config.json"
-    if not path.exists():
-        raise InvalidInput(
-            f"run {str(run)!r} holds no run; it must be a directory with a config.json"
-        )
-    try:
-        values = json.loads(path.read_text())
-        facts, spec = values.pop("provenance"), EnvSpec(**values.pop("spec"))
-    except (ValueError, KeyError, TypeError) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}") from None
-    return from_dict(values), spec, facts
-
-
-def load_policy(run: Path) -> tuple[off_policy.OffPolicyAgent, Any]:
-    """The agent's functions and the newest policy of a run; needs neither the task nor replay."""
-    config, spec, _ = read_config(run)
-    agent = off_policy.build(config, spec)
-    like = jax.eval_shape(agent.init, jax.random.PRNGKey(0)).policy
-    path = run / "policy.safetensors"
-    try:
-        tensors = checkpoint.parse_tensors(path.read_bytes())
-    except (OSError, checkpoint.SafetensorError) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}") from None
-    return agent, checkpoint.tree_from(tensors, like, path)

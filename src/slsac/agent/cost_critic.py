@@ -22,7 +22,7 @@ class CostCritic(NamedTuple):
     loss: Callable[..., tuple[jax.Array, dict[str, jax.Array]]]
     """(params, target_params, batch, next_action, key) -> (loss, metrics)."""
     charge: Callable[[Params, jax.Array, jax.Array, jax.Array], jax.Array]
-    """(params, observation, action, key) -> the risk that the policy is charged for, ``[batch]``."""
+    """(params, observation, action, key) -> the risk the policy is charged for, ``[batch]``."""
 
 
 class QuantileNetwork(eqx.Module):
@@ -43,7 +43,7 @@ class QuantileNetwork(eqx.Module):
     def __call__(
         self, observation: jax.Array, action: jax.Array, fractions: jax.Array
     ) -> jax.Array:
-        """``fractions`` is ``[batch, quantile]``, or ``[1, quantile]`` where the batch shares it."""
+        """``fractions`` is ``[batch, quantile]``, or ``[1, quantile]`` if the batch shares it."""
         features = jax.nn.relu(self.trunk(jnp.concatenate([observation, action], axis=-1)))
         size = self.embed.weights[0].shape[0]
         quantile_features = jax.nn.relu(self.embed(cosine_features(fractions, size)))
@@ -111,6 +111,4 @@ def build(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> Cost
     return _KINDS[config.kind](config, spec, tail_fraction)
 
 
-_KINDS: dict[str, Callable[[CostCriticConfig, EnvSpec, float], CostCritic]] = {
-    "quantile": quantile
-}
+_KINDS: dict[str, Callable[[CostCriticConfig, EnvSpec, float], CostCritic]] = {"quantile": quantile}

@@ -50,9 +50,7 @@ def squashed_gaussian(config: PolicyConfig, spec: EnvSpec) -> PolicyHead:
         mean, log_std = jnp.split(params(observation), 2, axis=-1)
         return mean, jnp.clip(log_std, config.log_std_min, config.log_std_max)
 
-    def sample(
-        params: MLP, observation: jax.Array, key: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
+    def sample(params: MLP, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
         mean, log_std = moments(params, observation)
         unsquashed = mean + jnp.exp(log_std) * jax.random.normal(key, mean.shape)
         return jnp.tanh(unsquashed), squashed_log_prob(unsquashed, mean, log_std)

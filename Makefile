@@ -1,0 +1,53 @@
+# `make train` and `make test` set everything up in .venv; nothing else is needed beforehand.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+ALGO ?= sl-sac
+ENV ?= SafetyHalfCheetahVelocity-v1
+STEPS ?= 30000
+SEED ?= 0
+RUN ?= runs/$(ALGO)-$(ENV)-$(SEED)
+
+BIN := .venv/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+
+.PHONY: install train test check format bench clean
+
+install: .venv/core.installed
+
+.venv/core.installed: requirements/core.txt requirements/safety-gymnasium.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 is needed; set PYTHON to its path"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(PIP) --requirement requirements/core.txt
+	$(PIP) --no-deps --requirement requirements/safety-gymnasium.txt
+	$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/dev.installed: requirements/dev.txt .venv/core.installed
+	$(PIP) --requirement requirements/dev.txt
+	@touch $@
+
+# A second `make train` goes on with an unfinished run and leaves a finished one alone.
+train: .venv/core.installed
+	@if [ -f "$(RUN)/config.json" ]; then \
+		$(BIN)/slsac resume $(RUN) --steps $(STEPS); \
+	else \
+		$(BIN)/slsac train --algo $(ALGO) --env $(ENV) --steps $(STEPS) --seed $(SEED) --run $(RUN); \
+	fi
+
+# Two workers; XLA keeps to one thread in each.
+test: .venv/dev.installed
+	XLA_FLAGS="--xla_cpu_multi_thread_eigen=false" $(BIN)/pytest --numprocesses 2 --dist loadfile
+
+check: .venv/dev.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/dev.installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/core.installed
+	$(BIN)/python benchmarks/throughput.py
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,16 @@
+"""Keeps compiled programs on disk, so that the second start of the same agent is quick."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import jax
+
+
+def use_cache() -> None:
+    """Turns JAX's persistent cache on, unless the user has pointed it somewhere already."""
+    if jax.config.jax_compilation_cache_dir is None:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(home / "slsac" / "jax"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)

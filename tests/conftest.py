@@ -1,0 +1,63 @@
+"""Shared by all tests: a compilation cache, and small agents on probe tasks."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+# Compiling is most of what a test of training costs. Set before jax is imported, so that
+# subprocesses inherit it; the bits do not depend on it.
+os.environ.setdefault(
+    "JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "slsac-test-jax-cache")
+)
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+
+import pytest
+
+from slsac import rundir
+from slsac.config import Config, with_overrides
+from slsac.presets import preset
+from slsac.train import Trainer
+
+SMALL: dict[str, Any] = {
+    "policy.hidden": (32, 32),
+    "reward_critic.hidden": (32, 32),
+    "cost_critic.hidden": (32, 32),
+    "policy.optimiser.learning_rate": 1e-3,
+    "reward_critic.optimiser.learning_rate": 3e-3,
+    "cost_critic.optimiser.learning_rate": 3e-3,
+    "policy.temperature": 0.0,
+    "polyak": 0.05,
+    "warmup_steps": 200,
+    "batch_size": 64,
+    "replay_capacity": 10_000,
+    "multiplier_warmup_steps": 0,
+    "multiplier.initial": 0.0,
+    "evaluate_every_epochs": 1_000,
+    "final_evaluation_episodes": 2,
+}
+"""Settings under which a probe task is learned in seconds."""
+
+
+def small_config(env: str, algo: str = "sl-sac", **overrides: Any) -> Config:
+    """A small agent; dots in field names are written as two underscores."""
+    named = {name.replace("__", "."): value for name, value in overrides.items()}
+    return with_overrides(preset(algo, env), SMALL | named)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
+    """Starts small training runs in directories of their own and closes them afterwards."""
+    started: list[Trainer] = []
+
+    def make(env: str, algo: str = "sl-sac", **overrides: Any) -> Trainer:
+        config = small_config(env, algo, **overrides)
+        started.append(rundir.start(config, tmp_path / f"run-{len(started)}"))
+        return started[-1]
+
+    yield make
+    for trainer in started:
+        trainer.close()

@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from slsac.config import Config, field_names, from_dict, to_dict, with_overrides
+from slsac.errors import InvalidInput
+from slsac.presets import ALGORITHMS, preset
+
+VELOCITY = "SafetyHopperVelocity-v1"
+NAVIGATION = "SafetyPointGoal1-v0"
+
+
+def sl_sac() -> Config:
+    return preset("sl-sac", VELOCITY)
+
+
+def at(config: Any, dotted_name: str) -> Any:
+    for name in dotted_name.split("."):
+        config = getattr(config, name)
+    return config
+
+
+def overridden(name: str, value: Any) -> Any:
+    return at(with_overrides(sl_sac(), {name: value}), name.replace("-", "_"))
+
+
+@pytest.mark.parametrize("env", [VELOCITY, NAVIGATION, "SomebodysEnv-v0"])
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_presets_survive_json(algo: str, env: str) -> None:
+    config = preset(algo, env)
+    assert (config.algo, config.env) == (algo, env)
+    assert from_dict(json.loads(json.dumps(to_dict(config)))) == config
+
+
+def test_papers_shared_numbers() -> None:
+    expected = {
+        "steps": 1_000_000,
+        "cost_limit": 25.0,
+        "tail_fraction": 0.5,
+        "warmup_steps": 5_000,
+        "multiplier_warmup_steps": 100_000,
+        "policy_delay": 2,
+        "polyak": 0.005,
+        "batch_size": 256,
+        "replay_capacity": 1_000_000,
+        "steps_per_epoch": 2_000,
+        "policy.hidden": (256, 256),
+        "reward_critic.pairs": 3,
+        "reward_critic.aggregation": "mean-min",
+        "reward_critic.discount": 0.99,
+        "reward_critic.optimiser.kind": "asgld",
+        "reward_critic.optimiser.inverse_temperature": 1e-8,
+        "reward_critic.optimiser.clip": 0.7,
+        "cost_critic.quantiles": 32,
+        "cost_critic.embedding": 64,
+        "cost_critic.huber_threshold": 1.0,
+        "cost_critic.optimiser.kind": "adamw",
+        "multiplier.rule": "ascent",
+        "multiplier.window": 10,
+    }
+    assert {name: at(sl_sac(), name) for name in expected} == expected
+
+
+def test_navigation_differs_from_velocity_in_the_documented_numbers_only() -> None:
+    expected = {
+        "env": (VELOCITY, NAVIGATION),
+        "policy.optimiser.learning_rate": (3e-4, 5e-6),
+        "policy.temperature": (0.2, 1e-5),
+        "reward_critic.optimiser.learning_rate": (3e-4, 1e-3),
+        "cost_critic.optimiser.learning_rate": (3e-4, 1e-3),
+        "multiplier.initial": (1e-3, 0.0),
+        "multiplier.learning_rate": (1e-5, 5e-7),
+    }
+    velocity, navigation = sl_sac(), preset("sl-sac", NAVIGATION)
+    pairs = {name: (at(velocity, name), at(navigation, name)) for name in field_names()}
+    assert {name: pair for name, pair in pairs.items() if pair[0] != pair[1]} == expected
+
+
+def test_unknown_algorithm_suggests_the_nearest() -> None:
+    with pytest.raises(InvalidInput, match=r"algo 'sl-sax' does not exist; did you mean sl-sac"):
+        preset("sl-sax", VELOCITY)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("cost_limit", 10, 10.0),
+        ("cost_limit", "12.5", 12.5),
+        ("steps", "1e6", 1_000_000),
+        ("steps", "12", 12),
+        ("steps", 2e5, 200_000),
+        ("reward_critic.pairs", "5", 5),
+        ("reward-critic.optimiser.learning-rate", "1e-4", 1e-4),
+        ("reward_critic.aggregation", "min-min", "min-min"),
+        ("policy.hidden", "64,32", (64, 32)),
+        ("policy.hidden", "(64, 32)", (64, 32)),
+        ("policy.hidden", "[64]", (64,)),
+        ("policy.hidden", [64, 32], (64, 32)),
+        ("policy.automatic_temperature", "true", True),
+        ("policy.target_network", "Off", False),
+        ("policy.target_network", False, False),
+        ("cost_critic.cost_floor", "none", None),
+        ("cost_critic.cost_floor", None, None),
+        ("cost_critic.cost_floor", "-1", -1.0),
+        ("policy.optimiser.max_gradient_norm", "40", 40.0),
+    ],
+)
+def test_override_is_converted_to_the_fields_type(name: str, value: Any, expected: Any) -> None:
+    found = overridden(name, value)
+    assert found == expected
+    assert type(found) is type(expected)
+
+
+def test_overrides_touch_nothing_else() -> None:
+    changed = with_overrides(sl_sac(), {"reward_critic.optimiser.clip": 0.5})
+    assert with_overrides(changed, {"reward_critic.optimiser.clip": 0.7}) == sl_sac()
+    different = [name for name in field_names() if at(changed, name) != at(sl_sac(), name)]
+    assert different == ["reward_critic.optimiser.clip"]
+
+
+def test_nested_and_dotted_overrides_mean_the_same_and_mix() -> None:
+    nested = {"reward_critic": {"pairs": 2, "optimiser": {"clip-mode": "none"}}, "seed": 3}
+    dotted = {"reward_critic.pairs": 2, "reward_critic.optimiser.clip_mode": "none", "seed": 3}
+    mixed = {"reward_critic": {"pairs": 2}, "reward-critic.optimiser.clip-mode": "none", "seed": 3}
+    config = with_overrides(sl_sac(), dotted)
+    assert (config.reward_critic.pairs, config.reward_critic.optimiser.clip_mode) == (2, "none")
+    assert with_overrides(sl_sac(), nested) == config
+    assert with_overrides(sl_sac(), mixed) == config
+
+
+def test_a_whole_part_can_be_replaced() -> None:
+    part = dataclasses.replace(sl_sac().multiplier, rule="adam")
+    assert with_overrides(sl_sac(), {"multiplier": part}).multiplier is part
+
+
+def test_fields_that_constrain_each_other_are_checked_together() -> None:
+    # Either one alone would leave log_std_min above log_std_max.
+    both = {"policy.log_std_min": 3.0, "policy.log_std_max": 4.0}
+    assert with_overrides(sl_sac(), both).policy.log_std_max == 4.0
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("tail_fraction", 0, "tail_fraction is 0.0; it must be in (0, 1]"),
+        ("tail_fraction", 1.5, "tail_fraction is 1.5; it must be in (0, 1]"),
+        ("cost_limit", -1, "cost_limit is -1.0; it must be at least 0"),
+        ("steps", 0, "steps is 0; it must be at least 1"),
+        ("seed", -1, "seed is -1; it must be in [0, 2**32)"),
+        ("seed", 2**32, "seed is 4294967296; it must be in [0, 2**32)"),
+        ("polyak", 0, "polyak is 0.0; it must be in (0, 1]"),
+        ("policy_delay", 0, "policy_delay is 0; it must be at least 1"),
+        ("batch_size", 0, "batch_size is 0; it must be at least 1"),
+        ("warmup_steps", -1, "warmup_steps is -1; it must be at least 0"),
+        ("reward_critic.pairs", 0, "reward_critic.pairs is 0; it must be at least 1"),
+        ("reward_critic.discount", 1, "reward_critic.discount is 1.0; it must be in [0, 1)"),
+        ("cost_critic.discount", "1.0", "cost_critic.discount is 1.0; it must be in [0, 1)"),
+        ("cost_critic.quantiles", 0, "cost_critic.quantiles is 0; it must be at least 1"),
+        (
+            "cost_critic.huber_threshold",
+            0,
+            "cost_critic.huber_threshold is 0.0; it must be above 0",
+        ),
+        (
+            "policy.optimiser.learning_rate",
+            0,
+            "policy.optimiser.learning_rate is 0.0; it must be above 0",
+        ),
+        ("policy.optimiser.beta2", 1, "policy.optimiser.beta2 is 1.0; it must be in [0, 1)"),
+        (
+            "policy.optimiser.max_gradient_norm",
+            0,
+            "policy.optimiser.max_gradient_norm is 0.0; it must be above 0, or none",
+        ),
+        (
+            "policy.hidden",
+            "0",
+            "policy.hidden is (0,); it must be one or more layer widths of at least 1",
+        ),
+        ("policy.log_std_min", 2, "policy.log_std_min is 2.0; it must be below log_std_max"),
+        ("multiplier.window", 0, "multiplier.window is 0; it must be at least 1"),
+        ("multiplier.initial", -0.1, "multiplier.initial is -0.1; it must be at least 0"),
+        ("steps", "many", "steps is 'many'; it must be a whole number"),
+        ("steps", 1.5, "steps is 1.5; it must be a whole number"),
+        ("steps", True, "steps is True; it must be a whole number"),
+        ("steps", "inf", "steps is 'inf'; it must be a whole number"),
+        ("steps", None, "steps is None; it must be a whole number"),
+        ("cost_limit", "low", "cost_limit is 'low'; it must be a finite number"),
+        ("cost_limit", "nan", "cost_limit is 'nan'; it must be a finite number"),
+        ("cost_limit", "none", "cost_limit is 'none'; it must be a finite number"),
+        (
+            "policy.automatic_temperature",
+            "maybe",
+            "policy.automatic_temperature is 'maybe'; it must be true or false",
+        ),
+        ("policy.target_network", 1, "policy.target_network is 1; it must be true or false"),
+        (
+            "reward_critic.aggregation",
+            "max",
+            "reward_critic.aggregation is 'max'; it must be one of mean-min, min-min",
+        ),
+        (
+            "policy.hidden",
+            "wide",
+            "policy.hidden is 'wide'; it must be a whole number",
+        ),
+        ("policy.hidden", 64, "policy.hidden is 64; it must be a list of whole numbers"),
+        ("env", 3, "env is 3; it must be text"),
+        (
+            "multiplier",
+            "adam",
+            "multiplier is 'adam'; it is a group of fields, set one of them",
+        ),
+    ],
+)
+def test_bad_value_is_named_with_what_is_allowed(name: str, value: Any, message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        with_overrides(sl_sac(), {name: value})
+    assert str(caught.value) == message
+
+
+def test_automatic_temperature_needs_a_start_above_zero() -> None:
+    with pytest.raises(
+        InvalidInput, match=r"policy\.temperature is 0\.0; it must be above 0 where it is automatic"
+    ):
+        with_overrides(sl_sac(), {"policy.temperature": 0.0, "policy.automatic_temperature": "yes"})
+
+
+def test_hidden_merge_needs_two_layers() -> None:
+    with pytest.raises(InvalidInput, match=r"cost_critic\.hidden is \(8,\); .*merge is hidden"):
+        with_overrides(sl_sac(), {"cost_critic.hidden": "8", "cost_critic.merge": "hidden"})
+
+
+@pytest.mark.parametrize(
+    ("name", "suggestion"),
+    [
+        ("tail_fractoin", "tail_fraction"),
+        ("reward_critic.pair", "reward_critic.pairs"),
+        # A leaf's name alone is answered with where it hangs.
+        ("pairs", "reward_critic.pairs"),
+        ("cost-floor", "cost_critic.cost_floor"),
+        ("policy.pairs", "reward_critic.pairs"),
+        ("learning_rate", "policy.optimiser.learning_rate"),
+    ],
+)
+def test_unknown_field_suggests_one_that_exists(name: str, suggestion: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        with_overrides(sl_sac(), {name: 1})
+    problem, _, hint = str(caught.value).partition("; did you mean ")
+    assert problem == f"config field {name.replace('-', '_')!r} does not exist"
+    assert suggestion in hint
+
+
+def test_a_value_has_no_fields_below_it() -> None:
+    with pytest.raises(InvalidInput, match=r"config field 'steps\.per\.epoch' does not exist"):
+        with_overrides(sl_sac(), {"steps.per.epoch": 1})
+
+
+def test_from_dict_wants_every_field_and_no_other() -> None:
+    values = to_dict(sl_sac())
+    del values["policy"]["hidden"]
+    with pytest.raises(InvalidInput, match=r"^config field policy\.hidden is missing$"):
+        from_dict(values)
+    values = to_dict(sl_sac())
+    values["policy"]["widths"] = [1]
+    with pytest.raises(InvalidInput, match=r"config field 'policy\.widths' does not exist"):
+        from_dict(values)
+    values = to_dict(sl_sac())
+    values["reward_critic"]["optimiser"]["clip"] = 0
+    with pytest.raises(InvalidInput, match=r"^reward_critic\.optimiser\.clip is 0\.0; it must be"):
+        from_dict(values)
+
+
+def test_config_is_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        sl_sac().steps = 1  # type: ignore[misc]

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from slsac.replay import Replay
+from slsac.types import Batch, EnvSpec
+
+SPEC = EnvSpec(2, 1, 5, (-1.0,), (1.0,))
+
+
+class Move(NamedTuple):
+    """Step number ``step`` of training, taken at time ``time`` of episode ``episode``."""
+
+    step: int
+    episode: int
+    time: int
+    last: bool
+    terminated: bool
+
+
+def moves(lengths: Iterable[int]) -> list[Move]:
+    """Whole episodes of the given lengths; those with an odd number end by termination."""
+    found: list[Move] = []
+    for episode, length in enumerate(lengths):
+        for time in range(length):
+            last = time == length - 1
+            found.append(Move(len(found), episode, time, last, last and episode % 2 == 1))
+    return found
+
+
+def observation(episode: int, time: int) -> np.ndarray:
+    return np.array([episode, time], np.float32)
+
+
+def play(replay: Replay, steps: Iterable[Move]) -> None:
+    """Rewards are the step's number, costs twice it, actions its negative."""
+    for move in steps:
+        if move.time == 0:
+            replay.begin_episode(observation(move.episode, 0))
+        replay.add(
+            np.array([-move.step]),
+            move.step,
+            2 * move.step,
+            move.terminated,
+            observation(move.episode, move.time + 1),
+        )
+
+
+def make(folder: Path, capacity: int = 100, reserve: int = 0, seed: int = 0) -> Replay:
+    return Replay(folder, SPEC, capacity, reserve, seed)
+
+
+def assert_same(one: Batch, other: Batch) -> None:
+    for field, left, right in zip(Batch._fields, one, other, strict=True):
+        np.testing.assert_array_equal(left, right, err_msg=field)
+
+
+def assert_true_to(steps: list[Move], batch: Batch) -> None:
+    """Every sampled transition is the step that its reward names, in all fields."""
+    for row in range(len(batch.reward)):
+        move = steps[int(batch.reward[row])]
+        assert batch.action[row] == -move.step
+        assert batch.cost[row] == 2 * move.step
+        assert batch.terminated[row] == float(move.terminated)
+        np.testing.assert_array_equal(batch.observation[row], observation(move.episode, move.time))
+        np.testing.assert_array_equal(
+            batch.next_observation[row], observation(move.episode, move.time + 1)
+        )
+
+
+def test_samples_are_the_steps_taken_across_episode_boundaries(tmp_path: Path) -> None:
+    steps = moves([3, 1, 4, 2, 1, 1, 5])
+    replay = make(tmp_path)
+    play(replay, steps)
+    batch = replay.sample(500)
+    assert set(np.asarray(batch.reward)) == set(range(17))
+    assert_true_to(steps, batch)
+
+
+def test_each_observation_takes_one_row(tmp_path: Path) -> None:
+    replay = make(tmp_path)
+    play(replay, moves([3, 4]))
+    # Three steps see four observations, four steps five.
+    assert replay.cursor()["row"] == 4 + 5
+    stored = np.fromfile(tmp_path / "observations.bin", np.float32).reshape(-1, 2)
+    np.testing.assert_array_equal(
+        stored[1:10], [[0, 0], [0, 1], [0, 2], [0, 3], [1, 0], [1, 1], [1, 2], [1, 3], [1, 4]]
+    )
+    assert not stored[10:].any()
+
+
+def test_running_episode_can_be_sampled(tmp_path: Path) -> None:
+    steps = moves([3])
+    replay = make(tmp_path)
+    play(replay, steps[:2])
+    assert len(replay) == 2
+    assert_true_to(steps, replay.sample(50))
+
+
+def test_ring_keeps_the_last_capacity_steps(tmp_path: Path) -> None:
+    # One-step episodes take the most observation rows: two a step.
+    for name, lengths in {"short": [1] * 40, "long": [5] * 8, "mixed": [1, 2, 3, 4] * 4}.items():
+        steps = moves(lengths)
+        replay = make(tmp_path / name, capacity=7, reserve=2)
+        play(replay, steps)
+        assert len(replay) == 7
+        batch = replay.sample(300)
+        assert set(np.asarray(batch.reward)) == set(range(len(steps) - 7, len(steps)))
+        assert_true_to(steps, batch)
+
+
+def test_sampling_is_determined_by_the_seed(tmp_path: Path) -> None:
+    def draw(name: str, seed: int) -> Batch:
+        replay = make(tmp_path / name, seed=seed)
+        play(replay, moves([5, 5]))
+        return replay.sample(32)
+
+    assert_same(draw("a", 1), draw("b", 1))
+    assert not np.array_equal(draw("c", 1).reward, draw("d", 2).reward)
+
+
+def test_sampled_batch_does_not_follow_the_file(tmp_path: Path) -> None:
+    replay = make(tmp_path, capacity=3)
+    play(replay, moves([3]))
+    batch = replay.sample(4)
+    before = np.array(batch.observation)
+    play(replay, moves([3, 3, 3]))
+    np.testing.assert_array_equal(batch.observation, before)
+
+
+def samples_along(replay: Replay, steps: list[Move]) -> list[Batch]:
+    """Samples once before the steps and once after each."""
+    found = [replay.sample(16)]
+    for move in steps:
+        play(replay, [move])
+        found.append(replay.sample(16))
+    return found
+
+
+def resumed_and_undisturbed(
+    folder: Path, reserve: int, lost: int
+) -> tuple[list[Batch], list[Batch]]:
+    """Samples after a crash ``lost`` steps past a checkpoint, and of a run that did not crash."""
+    # The checkpoint falls at the end of the tenth episode, when the ring has wrapped.
+    steps = moves([1, 2, 3, 1, 1, 4, 1, 1, 2, 1, 1, 3, 1, 2, 5, 1, 1])
+    until_checkpoint = sum(move.episode < 10 for move in steps)
+    head, tail = steps[:until_checkpoint], steps[until_checkpoint:]
+    undisturbed = make(folder / "undisturbed", capacity=8, reserve=reserve)
+    crashed = make(folder / "crashed", capacity=8, reserve=reserve)
+    for replay in (undisturbed, crashed):
+        play(replay, head)
+        replay.sample(16)
+    cursor: dict[str, Any] = crashed.cursor()
+    samples_along(crashed, tail[:lost])
+    crashed.flush()
+    reopened = make(folder / "crashed", capacity=8, reserve=reserve)
+    reopened.restore(cursor)
+    return samples_along(reopened, tail), samples_along(undisturbed, tail)
+
+
+def test_resumed_replay_samples_what_an_undisturbed_one_does(tmp_path: Path) -> None:
+    for lost in (0, 1, 3, 6):
+        pairs = zip(*resumed_and_undisturbed(tmp_path / str(lost), 6, lost), strict=True)
+        for resumed, undisturbed in pairs:
+            assert_same(resumed, undisturbed)
+
+
+def test_it_is_the_reserve_that_makes_resuming_exact(tmp_path: Path) -> None:
+    resumed, undisturbed = resumed_and_undisturbed(tmp_path, reserve=0, lost=6)
+    assert not np.array_equal(resumed[0].reward, undisturbed[0].reward)
+
+
+def test_cursor_is_a_snapshot(tmp_path: Path) -> None:
+    replay = make(tmp_path)
+    play(replay, moves([4]))
+    cursor = replay.cursor()
+    first = replay.sample(16)
+    replay.restore(cursor)
+    assert_same(replay.sample(16), first)
+
+
+def test_files_keep_the_data(tmp_path: Path) -> None:
+    steps = moves([3, 2, 4])
+    written = make(tmp_path)
+    play(written, steps)
+    cursor = written.cursor()
+    expected = written.sample(64)
+    written.flush()
+    del written
+    reopened = make(tmp_path)
+    assert len(reopened) == 0
+    reopened.restore(cursor)
+    assert len(reopened) == 9
+    batch = reopened.sample(64)
+    assert_same(batch, expected)
+    assert_true_to(steps, batch)

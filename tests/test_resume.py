@@ -1,0 +1,208 @@
+"""Exact resume: a run that was stopped anywhere ends with the same bytes as one that was not."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import small_config
+
+from slsac import checkpoint, rundir
+from slsac.config import Config
+from slsac.errors import InvalidInput, TrainingFailed
+from slsac.runlog import read_lines
+
+EXACT_FILES = ("progress.jsonl", "episodes.jsonl", "evaluations.jsonl", "policy.safetensors")
+
+
+def quick_config(**overrides: Any) -> Config:
+    """300 steps of ten-step episodes, with epochs and checkpoints that fall between them."""
+    settings: dict[str, Any] = {
+        "steps": 300,
+        "warmup_steps": 60,
+        "batch_size": 16,
+        "steps_per_epoch": 45,
+        "evaluate_every_epochs": 2,
+        "checkpoint_every_steps": 40,
+        "multiplier__learning_rate": 1e-3,
+        "cost_limit": 1.0,
+        "policy__temperature": 0.01,
+    }
+    return small_config("ProbeChoice-v0", **(settings | overrides))
+
+
+def everything(run: Path) -> dict[str, bytes]:
+    """Bytes of all that must not depend on interruptions."""
+    files = [run / name for name in EXACT_FILES]
+    files += sorted(path for path in (run / "checkpoints").rglob("*") if path.is_file())
+    return {str(path.relative_to(run)): path.read_bytes() for path in files}
+
+
+def undisturbed(run: Path, config: Config) -> dict[str, bytes]:
+    trainer = rundir.start(config, run)
+    trainer.advance(config.steps)
+    trainer.finish()
+    trainer.close()
+    return everything(run)
+
+
+def stopped(run: Path, config: Config, *stops: int) -> dict[str, bytes]:
+    """The same run, abandoned without any goodbye at each step of ``stops``."""
+    trainer = rundir.start(config, run)
+    for stop in stops:
+        trainer.advance(stop)
+        trainer = rundir.resume(run)
+        assert trainer.step <= stop
+    trainer.advance(config.steps)
+    trainer.finish()
+    trainer.close()
+    return everything(run)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        pytest.param({}, id="plain"),
+        pytest.param({"replay_capacity": 70}, id="ring-wraps"),
+        pytest.param({"multiplier__rule": "adam"}, id="adam-multiplier"),
+        pytest.param(
+            {"policy__automatic_temperature": True, "policy__temperature": 0.1}, id="temperature"
+        ),
+    ],
+)
+def test_abandoned_and_resumed_equals_undisturbed(
+    tmp_path: Path, overrides: dict[str, Any]
+) -> None:
+    config = quick_config(**overrides)
+    expected = undisturbed(tmp_path / "a", config)
+    assert stopped(tmp_path / "b", config, 13, 97, 98, 263) == expected
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_training_on_after_the_end_equals_training_at_once(tmp_path: Path) -> None:
+    expected = undisturbed(tmp_path / "a", quick_config(steps=300))
+    undisturbed(tmp_path / "b", quick_config(steps=155))
+    trainer = rundir.resume(tmp_path / "b", steps=300)
+    trainer.advance(300)
+    trainer.finish()
+    trainer.close()
+    assert everything(tmp_path / "b") == expected
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_damaged_newest_checkpoint_falls_back_and_still_ends_equal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = quick_config(replay_capacity=70)
+    expected = undisturbed(tmp_path / "a", config)
+    run = tmp_path / "b"
+    rundir.start(config, run).advance(219)
+    older, newest = checkpoint.step_names(run / "checkpoints")
+    (run / "checkpoints" / newest / "state.safetensors").write_bytes(b"torn")
+    trainer = rundir.resume(run)
+    assert checkpoint.step_name(trainer.step) == older
+    assert "damaged, falling back to the one before" in capsys.readouterr().err
+    trainer.advance(config.steps)
+    trainer.finish()
+    trainer.close()
+    assert everything(run) == expected
+
+
+def test_logs_hold_no_torn_or_double_line_after_a_resume(tmp_path: Path) -> None:
+    config = quick_config(steps=120)
+    trainer = rundir.start(config, tmp_path)
+    trainer.advance(95)
+    trainer.close()
+    with open(tmp_path / "episodes.jsonl", "ab") as file:
+        file.write(b'{"step": 100, "ret')
+    trainer = rundir.resume(tmp_path)
+    trainer.advance(120)
+    trainer.close()
+    steps = [line["step"] for line in read_lines(tmp_path / "episodes.jsonl")]
+    assert steps == list(range(10, 121, 10))
+
+
+def test_resume_refuses_another_number_of_cores_unless_told(tmp_path: Path) -> None:
+    trainer = rundir.start(quick_config(), tmp_path)
+    trainer.close()
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["provenance"]["cores"] = 999
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InvalidInput, match="cores: 999 -> "):
+        rundir.resume(tmp_path)
+    rundir.resume(tmp_path, inexact=True).close()
+    recorded = rundir.read_config(tmp_path)[2]
+    assert recorded["before_resume"]["cores"] == 999
+
+
+def test_resume_cannot_shorten_a_run(tmp_path: Path) -> None:
+    trainer = rundir.start(quick_config(), tmp_path)
+    trainer.advance(200)
+    trainer.close()
+    with pytest.raises(InvalidInput, match="steps is 50; the run is already at step"):
+        rundir.resume(tmp_path, steps=50)
+
+
+def test_a_run_without_a_readable_checkpoint_says_so(tmp_path: Path) -> None:
+    trainer = rundir.start(quick_config(), tmp_path)
+    trainer.close()
+    for name in checkpoint.step_names(tmp_path / "checkpoints"):
+        (tmp_path / "checkpoints" / name / "state.json").write_text("{")
+    with pytest.raises(TrainingFailed, match="no readable checkpoint"):
+        rundir.resume(tmp_path)
+
+
+HOPPER_FLAGS = [
+    "--env", "SafetyHopperVelocity-v1", "--steps", "900", "--warmup-steps", "150",
+    "--multiplier-warmup-steps", "300", "--policy.hidden", "32,32", "--batch-size", "32",
+    "--reward-critic.hidden", "32,32", "--cost-critic.hidden", "32,32", "--steps-per-epoch", "200",
+    "--checkpoint-every-steps", "60", "--evaluation-episodes", "1",
+    "--final-evaluation-episodes", "2", "--evaluate-every-epochs", "2",
+]  # fmt: skip
+
+
+def slsac(*arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "slsac.cli", *arguments],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONWARNINGS": "default"},
+    )
+
+
+def finished_steps(run: Path) -> int:
+    """How far a run has come, by its episode log; a line may be torn at this very moment."""
+    path = run / "episodes.jsonl"
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    return int(json.loads(lines[-1])["step"]) if lines else 0
+
+
+def test_killed_at_random_moments_and_resumed_equals_undisturbed(tmp_path: Path) -> None:
+    undisturbed_run, killed_run = tmp_path / "a", tmp_path / "b"
+    process = slsac("train", *HOPPER_FLAGS, "--run", str(undisturbed_run))
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors.decode()
+
+    moments = random.Random(0)
+    process = slsac("train", *HOPPER_FLAGS, "--run", str(killed_run))
+    for goal in (200, 450, 700):
+        deadline = time.monotonic() + 300
+        while finished_steps(killed_run) < goal and time.monotonic() < deadline:
+            assert process.poll() is None, "the run ended before it could be killed"
+            time.sleep(0.01)
+        time.sleep(moments.uniform(0.0, 0.2))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        process = slsac("resume", str(killed_run))
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors.decode()
+    assert everything(killed_run) == everything(undisturbed_run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +53,9 @@ class Agent:
         self.config: Config = with_overrides(preset(algo, name), {"seed": seed, **overrides})
         self._env_source = env
         self._display = display or Silent()
-        self._temporary: tempfile.TemporaryDirectory[str] | None = None
         if run is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="slsac-")
-            run = self._temporary.name
+            run = tempfile.mkdtemp(prefix="slsac-")
+            weakref.finalize(self, shutil.rmtree, run, ignore_errors=True)
         self.run = Path(run)
         self._trainer: Trainer | None = rundir.start(
             self.config, self.run, env=env, display=self._display
@@ -76,7 +76,7 @@ class Agent:
         agent.config, agent.spec, _ = rundir.read_config(agent.run)
         agent._env_source = agent.config.env if env is None else env
         agent._display = display or Silent()
-        agent._temporary, agent._trainer = None, None
+        agent._trainer = None
         agent._functions, agent._trained_policy = rundir.load_policy(agent.run)
         agent._prepare()
         return agent
@@ -156,10 +156,8 @@ class Agent:
         shutil.copytree(self.run, target, dirs_exist_ok=True)
 
     def close(self) -> None:
-        """Closes environments and logs, and removes a temporary run directory."""
+        """Closes environments and logs."""
         if self._trainer is not None:
             self._trainer.close()
         if self._evaluation_env is not None:
             self._evaluation_env.close()
-        if self._temporary is not None:
-            self._temporary.cleanup()

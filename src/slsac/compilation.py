@@ -9,8 +9,8 @@ import jax
 
 
 def use_cache() -> None:
-    """Turns JAX's persistent cache on, unless the user has pointed it somewhere already."""
-    if jax.config.jax_compilation_cache_dir is None:
+    """Turns JAX's persistent cache on, unless its variable already says where it is."""
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(home / "slsac" / "jax"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)

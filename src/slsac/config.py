@@ -28,10 +28,15 @@ class OptimiserConfig:
     """An optimiser by name; the last five fields are read by the Langevin ones only."""
 
     kind: OptimiserKind
+    """The update rule; langevin.py has the formulas."""
     learning_rate: float
+    """Step size."""
     beta1: float
+    """Decay of the gradient's running mean."""
     beta2: float
+    """Decay of the squared gradient's running mean."""
     epsilon: float
+    """Added to the second moment (Adam: to its root)."""
     weight_decay: float
     """Decoupled weight decay of adamw."""
     max_gradient_norm: float | None
@@ -41,7 +46,9 @@ class OptimiserConfig:
     bias_factor: float
     """Weight a of the adaptive term m / sqrt(v + eps) in aSGLD's drift."""
     clip_mode: Literal["drift-value", "gradient-norm", "none"]
+    """What is clipped: each entry of the drift, or each member's gradient by its norm."""
     clip: float
+    """Bound of the clip."""
 
     def __post_init__(self) -> None:
         _require(self.learning_rate > 0, "learning_rate", self.learning_rate, "above 0")
@@ -64,7 +71,9 @@ class OptimiserConfig:
 @dataclass(frozen=True)
 class PolicyConfig:
     head: Literal["squashed-gaussian"]
+    """How actions are made from the network's output."""
     hidden: tuple[int, ...]
+    """Widths of the hidden layers."""
     optimiser: OptimiserConfig
     temperature: float
     """Entropy weight alpha; the starting value where it is automatic."""
@@ -75,7 +84,9 @@ class PolicyConfig:
     normalise_by_multiplier: bool
     """Divides the policy's loss by 1 + lambda."""
     log_std_min: float
+    """Lower bound of the Gaussian's log standard deviation."""
     log_std_max: float
+    """Upper bound of the same."""
 
     def __post_init__(self) -> None:
         _require(self.temperature >= 0, "temperature", self.temperature, "at least 0")
@@ -95,8 +106,11 @@ class RewardCriticConfig:
     pairs: int
     """Number M of twin pairs."""
     aggregation: Literal["mean-min", "min-min"]
+    """Mean over pairs of the twins' minimum, or one minimum over all critics."""
     hidden: tuple[int, ...]
+    """Widths of the hidden layers."""
     discount: float
+    """Discount gamma of rewards."""
     optimiser: OptimiserConfig
 
     def __post_init__(self) -> None:
@@ -108,6 +122,7 @@ class RewardCriticConfig:
 @dataclass(frozen=True)
 class CostCriticConfig:
     kind: Literal["quantile"]
+    """Quantile: the whole distribution, and CVaR is charged."""
     merge: Literal["late", "hidden"]
     """Where the quantile features enter: after both hidden layers, or between them."""
     fractions: Literal["shared", "per-sample"]
@@ -115,12 +130,17 @@ class CostCriticConfig:
     stratified: bool
     """Draws the i-th of N fractions from [i/N, (i+1)/N] instead of [0, 1]."""
     quantiles: int
+    """Number N of fractions in losses and in CVaR."""
     embedding: int
+    """Number of cosine features of a fraction."""
     huber_threshold: float
+    """Where the quantile Huber loss turns from quadratic to linear (kappa)."""
     cost_floor: float | None
     """Least possible cost-to-go: targets and the policy's charge are kept above it; none: off."""
     hidden: tuple[int, ...]
+    """Widths of the hidden layers."""
     discount: float
+    """Discount gamma_c of costs."""
     optimiser: OptimiserConfig
 
     def __post_init__(self) -> None:
@@ -140,8 +160,11 @@ class MultiplierConfig:
     signal: Literal["empirical-cvar", "mean"]
     """What is held against the limit: the CVaR or the mean of the window's episode costs."""
     rule: Literal["ascent", "adam"]
+    """How the multiplier reacts to a violation; multiplier.py has the formulas."""
     learning_rate: float
+    """Step size eta."""
     initial: float
+    """Value before the first update."""
     window: int
     """How many of the most recent episodes the signal is computed from."""
 
@@ -156,9 +179,13 @@ class Config:
     """Everything that determines a run. Clocks are counted in environment steps."""
 
     algo: str
+    """Name of a preset, as `slsac algos` lists them."""
     env: str
+    """Task id, as `slsac envs` lists them, or any Gymnasium id."""
     seed: int
+    """Seed of everything random."""
     steps: int
+    """Environment steps in all."""
     cost_limit: float
     """Largest allowed cost of an episode, undiscounted."""
     tail_fraction: float
@@ -170,12 +197,19 @@ class Config:
     policy_delay: int
     """The policy and all target networks are updated on every n-th critic update."""
     polyak: float
+    """Share by which target networks move towards the online ones."""
     batch_size: int
+    """Transitions in a minibatch."""
     replay_capacity: int
+    """Most recent transitions that minibatches are drawn from."""
     steps_per_epoch: int
+    """Steps between two lines of progress.jsonl."""
     evaluate_every_epochs: int
+    """Epochs between two evaluations during training."""
     evaluation_episodes: int
+    """Deterministic episodes of an evaluation during training."""
     final_evaluation_episodes: int
+    """Deterministic episodes at the end; 0: none."""
     checkpoint_every_steps: int
     """A checkpoint is written at the first episode end this many steps after the last one."""
     policy: PolicyConfig

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -20,25 +21,27 @@ class MLP(eqx.Module):
     biases: tuple[jax.Array, ...]
 
     def __init__(self, sizes: Sequence[int], *, key: jax.Array) -> None:
-        """``sizes`` lists the width of every layer, the input first."""
-        weights, biases = [], []
-        for inputs, outputs, layer_key in zip(
-            sizes[:-1], sizes[1:], jax.random.split(key, len(sizes) - 1), strict=True
-        ):
-            weight_key, bias_key = jax.random.split(layer_key)
-            bound = 1.0 / math.sqrt(inputs)
-            weights.append(_uniform(weight_key, (inputs, outputs), bound))
-            biases.append(_uniform(bias_key, (outputs,), bound))
+        """``sizes`` lists the width of every layer, the input first.
+
+        All parameters of a layer start uniform within +-1/sqrt(its inputs).
+        """
+        shapes = list(itertools.pairwise(sizes))
+        # One draw for the whole network: a draw for each array takes seconds to compile.
+        count = sum((inputs + 1) * outputs for inputs, outputs in shapes)
+        drawn = jax.random.uniform(key, (count,), jnp.float32, -1.0, 1.0)
+        weights, biases, at = [], [], 0
+        for inputs, outputs in shapes:
+            layer = drawn[at : at + (inputs + 1) * outputs] / math.sqrt(inputs)
+            layer = layer.reshape(inputs + 1, outputs)
+            weights.append(layer[:-1])
+            biases.append(layer[-1])
+            at += (inputs + 1) * outputs
         self.weights, self.biases = tuple(weights), tuple(biases)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = jax.nn.relu(x @ weight + bias)
         return x @ self.weights[-1] + self.biases[-1]
-
-
-def _uniform(key: jax.Array, shape: tuple[int, ...], bound: float) -> jax.Array:
-    return jax.random.uniform(key, shape, jnp.float32, -bound, bound)
 
 
 def stack(make: Callable[[jax.Array], Module], key: jax.Array, members: int) -> Module:

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 EXACT = ("progress", "episodes", "evaluations")
 """Logs that are cut back to the checkpoint on resume."""
@@ -20,26 +20,24 @@ EXACT = ("progress", "episodes", "evaluations")
 class RunLog:
     def __init__(self, run: Path, tensorboard: bool = True) -> None:
         self._run = run
-        self._files: dict[str, BinaryIO] = {}
         self._tensorboard_wanted = tensorboard
         self._tensorboard: Any = None
 
     def rewind(self, offsets: Mapping[str, int]) -> None:
         """Cuts the exact logs back to where they were when the checkpoint was written."""
         for name in EXACT:
-            path = self._run / f"{name}.jsonl"
-            path.touch()
-            os.truncate(path, offsets.get(name, 0))
+            self._path(name).touch()
+            os.truncate(self._path(name), offsets.get(name, 0))
 
     def offsets(self) -> dict[str, int]:
         """Length in bytes of the exact logs, for the checkpoint."""
-        return {name: self._file(name).tell() for name in EXACT}
+        return {name: self._path(name).stat().st_size for name in EXACT}
 
     def write(self, name: str, record: Mapping[str, Any]) -> None:
-        """Appends one line to ``name``.jsonl, handed to the operating system at once."""
-        file = self._file(name)
-        file.write(json.dumps(record).encode() + b"\n")
-        file.flush()
+        """Appends one line to ``name``.jsonl."""
+        # Opened for each line: lines are rare, and there is nothing to close when a run dies.
+        with open(self._path(name), "ab") as file:
+            file.write(json.dumps(record).encode() + b"\n")
 
     def scalars(self, record: Mapping[str, Any], step: int) -> None:
         """Numbers for TensorBoard; without the ``tensorboard`` extra there are none."""
@@ -57,17 +55,12 @@ class RunLog:
                     self._tensorboard.add_scalar(name, value, step)
 
     def close(self) -> None:
-        for file in self._files.values():
-            file.close()
-        self._files.clear()
         if self._tensorboard is not None:
             self._tensorboard.close()
             self._tensorboard = None
 
-    def _file(self, name: str) -> BinaryIO:
-        if name not in self._files:
-            self._files[name] = open(self._run / f"{name}.jsonl", "ab")
-        return self._files[name]
+    def _path(self, name: str) -> Path:
+        return self._run / f"{name}.jsonl"
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -1,0 +1,79 @@
+"""Writes docs/config.md from the config classes: `python docs/make_config_reference.py`."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import types
+import typing
+from pathlib import Path
+from typing import Any, Literal
+
+from slsac import config as config_module
+from slsac.config import Config
+from slsac.presets import preset
+
+HERE = Path(__file__).parent
+INTRODUCTION = """# Configuration
+
+Every field below is a flag of `slsac train` (`--cost-limit 10`, `--reward-critic.pairs 5`; `_` and
+`-` are the same), an argument of `Agent` (`cost_limit=10.0`, `reward_critic={"pairs": 5}`), and a
+line in a run's `config.json`. The values are those of `sl-sac`; where the navigation tasks differ, theirs
+stand second. This page is made by `python docs/make_config_reference.py`.
+
+| field | allowed | value | meaning |
+|---|---|---|---|
+"""
+
+
+def meanings() -> dict[str, dict[str, str]]:
+    """The string under each field of each config class."""
+    found: dict[str, dict[str, str]] = {}
+    for node in ast.parse(inspect.getsource(config_module)).body:
+        if isinstance(node, ast.ClassDef):
+            fields = found.setdefault(node.name, {})
+            for before, after in zip(node.body, node.body[1:], strict=False):
+                if (
+                    isinstance(before, ast.AnnAssign)
+                    and isinstance(before.target, ast.Name)
+                    and isinstance(after, ast.Expr)
+                    and isinstance(after.value, ast.Constant)
+                ):
+                    fields[before.target.id] = " ".join(str(after.value.value).split())
+    return found
+
+
+def allowed(hint: Any) -> str:
+    if typing.get_origin(hint) is Literal:
+        return ", ".join(typing.get_args(hint))
+    if typing.get_origin(hint) is types.UnionType:
+        return f"{allowed(typing.get_args(hint)[0])}, none"
+    if typing.get_origin(hint) is tuple:
+        return "whole numbers"
+    return {int: "whole number", float: "number", bool: "true, false", str: "text"}[hint]
+
+
+def rows(velocity: Any, navigation: Any, prefix: str = "") -> list[str]:
+    texts = meanings()[type(velocity).__name__]
+    found = []
+    for name, hint in typing.get_type_hints(type(velocity)).items():
+        one, two = getattr(velocity, name), getattr(navigation, name)
+        if dataclasses.is_dataclass(hint):
+            found += rows(one, two, f"{prefix}{name}.")
+        else:
+            value = f"{one} / {two}" if one != two and name != "env" else f"{one}"
+            found.append(
+                f"| `{prefix}{name}` | {allowed(hint)} | {value} | {texts.get(name, '')} |"
+            )
+    return found
+
+
+def reference() -> str:
+    velocity: Config = preset("sl-sac", "SafetyHalfCheetahVelocity-v1")
+    navigation: Config = preset("sl-sac", "SafetyPointGoal1-v0")
+    return INTRODUCTION + "\n".join(rows(velocity, navigation)) + "\n"
+
+
+if __name__ == "__main__":
+    (HERE / "config.md").write_text(reference())

@@ -1,0 +1,158 @@
+"""The Python interface, as a user would call it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium as gym
+import jax
+import numpy as np
+import pytest
+from conftest import SMALL
+
+from slsac import Agent
+from slsac.envs.probe import Choice
+from slsac.errors import InvalidInput
+
+QUICK = SMALL | {
+    "warmup_steps": 40,
+    "batch_size": 16,
+    "checkpoint_every_steps": 30,
+    "policy.temperature": 0.01,
+}
+
+
+def parameters(agent: Agent) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(agent.policy)]
+
+
+def assert_equal(first: Agent, second: Agent) -> None:
+    for one, other in zip(parameters(first), parameters(second), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_learning_changes_the_policy_and_the_same_seed_repeats_it(tmp_path: Path) -> None:
+    agents = [Agent("sl-sac", env="ProbeChoice-v0", seed=3, **QUICK) for _ in range(2)]
+    before = parameters(agents[0])
+    for agent in agents:
+        agent.learn(90)
+    assert_equal(*agents)
+    assert any(np.any(old != new) for old, new in zip(before, parameters(agents[0]), strict=True))
+    other = Agent("sl-sac", env="ProbeChoice-v0", seed=4, **QUICK).learn(90)
+    assert any(
+        np.any(one != two)
+        for one, two in zip(parameters(agents[0]), parameters(other), strict=True)
+    )
+    for agent in (*agents, other):
+        agent.close()
+
+
+def test_learning_in_two_parts_equals_learning_at_once(tmp_path: Path) -> None:
+    whole = Agent("sl-sac", env="ProbeChoice-v0", **QUICK).learn(130)
+    parts = Agent("sl-sac", env="ProbeChoice-v0", **QUICK).learn(75)
+    parts.save(tmp_path / "saved")
+    parts.learn(55)
+    assert_equal(whole, parts)
+    reloaded = Agent.load(tmp_path / "saved").learn(55)
+    assert_equal(whole, reloaded)
+    for agent in (whole, parts, reloaded):
+        agent.close()
+
+
+def test_a_saved_agent_predicts_the_same_in_a_fresh_process(tmp_path: Path) -> None:
+    agent = Agent("sl-sac", env="ProbeChoice-v0", **QUICK).learn(75)
+    agent.save(tmp_path / "saved")
+    observation = np.eye(2, dtype=np.float32)[0]
+    code = (
+        "import sys, numpy; from slsac import load; "
+        "print(repr(float(load(sys.argv[1]).predict(numpy.eye(2)[0])[0])))"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "saved")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert float(printed.stdout) == float(agent.predict(observation)[0])
+    agent.close()
+
+
+def test_prediction_takes_one_observation_or_a_batch_in_the_env_units() -> None:
+    class Wide(gym.Env[np.ndarray, np.ndarray]):
+        """Actions between 10 and 30."""
+
+        observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float32)
+        action_space = gym.spaces.Box(10.0, 30.0, (3,), np.float32)
+
+        def reset(self, *, seed: int | None = None, options: object = None) -> tuple:
+            return np.zeros(2, np.float32), {}
+
+        def step(self, action: np.ndarray) -> tuple:
+            assert self.action_space.contains(action)
+            return np.zeros(2, np.float32), 0.0, False, False, {"cost": 0.0}
+
+    agent = Agent("sl-sac", env=Wide, **QUICK)
+    one = agent.predict(np.zeros(2))
+    batch = agent.predict(np.zeros((5, 2)))
+    assert one.shape == (3,)
+    assert batch.shape == (5, 3)
+    np.testing.assert_allclose(batch[2], one, rtol=1e-6)
+    assert Wide.action_space.contains(one)
+    assert abs(float(one.mean()) - 20.0) < 5.0
+    sampled = [agent.predict(np.zeros(2), deterministic=False) for _ in range(2)]
+    assert np.any(sampled[0] != sampled[1])
+    with pytest.raises(InvalidInput, match=r"shape \(3,\); its last axis must be 2"):
+        agent.predict(np.zeros(3))
+    agent.close()
+
+
+def test_evaluation_gives_arrays_and_repeats() -> None:
+    agent = Agent("sl-sac", env="ProbeHeavyTail-v0", **QUICK).learn(60)
+    first, second = agent.evaluate(episodes=6), agent.evaluate(episodes=6)
+    assert first.returns.shape == first.costs.shape == first.lengths.shape == (6,)
+    np.testing.assert_array_equal(first.costs, second.costs)
+    assert len(set(first.costs)) == 6, "each episode has a seed of its own"
+    other = agent.evaluate(episodes=6, seed=1)
+    assert np.all(first.costs != other.costs)
+    with pytest.raises(InvalidInput, match="episodes is 0; it must be at least 1"):
+        agent.evaluate(episodes=0)
+    agent.close()
+
+
+def test_an_env_object_a_class_and_a_function_all_work() -> None:
+    agents = [
+        Agent("sl-sac", env=env, **QUICK).learn(60)
+        for env in ("ProbeChoice-v0", Choice(), Choice, lambda: Choice())
+    ]
+    for agent in agents[1:]:
+        assert_equal(agents[0], agent)
+    for agent in agents:
+        agent.close()
+
+
+def test_overrides_reach_every_part_and_mistakes_are_named() -> None:
+    agent = Agent(
+        "sl-sac",
+        env="ProbeChoice-v0",
+        cost_limit=7.0,
+        reward_critic={"pairs": 1},
+        multiplier={"learning_rate": 0.5},
+    )
+    assert agent.config.cost_limit == 7.0
+    assert agent.config.reward_critic.pairs == 1
+    assert agent.config.multiplier.learning_rate == 0.5
+    agent.close()
+    with pytest.raises(InvalidInput, match="cost_limits' does not exist; did you mean cost_limit"):
+        Agent("sl-sac", env="ProbeChoice-v0", cost_limits=7.0)
+    with pytest.raises(InvalidInput, match="algo 'sl-sack' does not exist; did you mean sl-sac"):
+        Agent("sl-sack", env="ProbeChoice-v0")
+    with pytest.raises(InvalidInput, match="steps is 0; it must be at least 1"):
+        Agent("sl-sac", env="ProbeChoice-v0").learn(0)
+
+
+def test_saving_does_not_overwrite_another_run(tmp_path: Path) -> None:
+    agent = Agent("sl-sac", env="ProbeChoice-v0", run=tmp_path / "a", **QUICK)
+    agent.save(tmp_path / "b")
+    with pytest.raises(InvalidInput, match="already holds a run"):
+        agent.save(tmp_path / "b")
+    agent.close()

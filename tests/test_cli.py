@@ -1,0 +1,124 @@
+"""The command line: what it prints, what it leaves behind, and how it refuses."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slsac.cli import main
+from slsac.risk import empirical_cvar
+from slsac.runlog import read_lines
+
+QUICK = [
+    "--steps", "120", "--warmup-steps", "40", "--batch-size", "16", "--steps-per-epoch", "40",
+    "--policy.hidden", "16,16", "--reward-critic.hidden", "16,16", "--cost-critic.hidden", "16,16",
+    "--checkpoint-every-steps", "30", "--final-evaluation-episodes", "3",
+    "--evaluation-episodes", "1", "--evaluate-every-epochs", "2",
+]  # fmt: skip
+
+
+def test_train_evaluate_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    assert main(["train", "--env", "ProbeHeavyTail-v0", "--run", str(run), *QUICK]) == 0
+    shown = capsys.readouterr().out
+    assert "cost limit 25 per episode, undiscounted" in shown
+    assert f"results are in {run}" in shown
+
+    progress = read_lines(run / "progress.jsonl")
+    assert [line["step"] for line in progress] == [40, 80, 120]
+    for name in ("return", "cost", "window_signal", "multiplier", "reward_critic_loss"):
+        assert name in progress[-1]
+    episodes = read_lines(run / "episodes.jsonl")
+    assert len(episodes) == 120
+    assert set(episodes[0]) == {"step", "return", "cost", "length"}
+    evaluations = read_lines(run / "evaluations.jsonl")
+    assert [(line["step"], line["final"]) for line in evaluations] == [(80, False), (120, True)]
+    config = json.loads((run / "config.json").read_text())
+    assert config["cost_limit"] == 25.0
+    assert config["provenance"]["cores"] >= 1
+    assert list((run / "tensorboard").iterdir())
+
+    def evaluate() -> dict:
+        assert main(["evaluate", str(run), "--episodes", "5", "--json"]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    first = evaluate()
+    assert evaluate() == first
+    costs = np.array(first["costs"])
+    assert first["cost_mean"] == pytest.approx(costs.mean())
+    assert first["cost_se"] == pytest.approx(costs.std(ddof=1) / math.sqrt(5))
+    assert first["cost_cvar"] == pytest.approx(empirical_cvar(costs, 0.5))
+    assert first["violation_rate"] == pytest.approx((costs > 25.0).mean())
+    # The final evaluation of training used the first three of the same episodes.
+    assert first["costs"][:3] == evaluations[-1]["costs"]
+
+    assert main(["resume", str(run)]) == 0
+    assert "is complete at step 120" in capsys.readouterr().out
+    assert main(["resume", str(run), "--steps", "160"]) == 0
+    assert read_lines(run / "episodes.jsonl")[-1]["step"] == 160
+
+
+def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["algos"]) == 0
+    assert "sl-sac" in capsys.readouterr().out
+    assert main(["envs"]) == 0
+    assert "SafetyPointGoal1-v0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--env", "SafetyHoperVelocity-v1"], "did you mean SafetyHopperVelocity-v1"),
+        (["--algo", "slsac"], "algo 'slsac' does not exist; did you mean sl-sac"),
+        (["--cost-limt", "3"], "'cost_limt' does not exist; did you mean cost_limit"),
+        (["--pairs", "3"], "did you mean reward_critic.pairs"),
+        (["--tail-fraction", "0"], "tail_fraction is 0.0; it must be in (0, 1]"),
+        (["--tail-fraction", "1.5"], "tail_fraction is 1.5; it must be in (0, 1]"),
+        (["--reward-critic.pairs", "0"], "reward_critic.pairs is 0; it must be at least 1"),
+        (["--cost-limit", "-1"], "cost_limit is -1.0; it must be at least 0"),
+        (["--reward-critic.discount", "1"], "reward_critic.discount is 1.0; it must be in [0, 1)"),
+        (["--steps", "0"], "steps is 0; it must be at least 1"),
+        (["--steps", "many"], "steps is 'many'; it must be a whole number"),
+        (["--cost-limit"], "--cost-limit has no value"),
+        (["stray"], "argument 'stray' is unknown"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    arguments: list[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    line = ["train", "--env", "ProbeChoice-v0", "--run", str(run), *arguments]
+    assert main(line) == 2
+    shown = capsys.readouterr()
+    assert expected in shown.err
+    assert shown.err.count("\n") == 1
+    assert shown.out == ""
+    assert not run.exists()
+
+
+def test_an_existing_run_is_not_overwritten_by_mistake(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["train", "--env", "ProbeHeavyTail-v0", "--run", str(tmp_path), *QUICK]
+    assert main(arguments) == 0
+    before = (tmp_path / "policy.safetensors").read_bytes()
+    capsys.readouterr()
+    assert main(arguments) == 2
+    assert "already holds a run; pass --overwrite" in capsys.readouterr().err
+    # Bad input costs nothing even with --overwrite.
+    assert main([*arguments, "--overwrite", "--env", "NoSuchEnv-v0"]) == 2
+    assert (tmp_path / "policy.safetensors").read_bytes() == before
+    assert main([*arguments, "--overwrite", "--seed", "1"]) == 0
+    assert (tmp_path / "policy.safetensors").read_bytes() != before
+
+
+@pytest.mark.parametrize("command", ["resume", "evaluate"])
+def test_a_directory_without_a_run_is_refused(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, str(tmp_path)]) == 2
+    assert "holds no run" in capsys.readouterr().err

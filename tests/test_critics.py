@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from slsac.agent import cost_critic, reward_critic
+from slsac.agent.cost_critic import QuantileNetwork, above_floor, draw_fractions
+from slsac.networks import MLP
+from slsac.presets import SL_SAC
+from slsac.types import Batch, EnvSpec
+
+KEY = jax.random.PRNGKey(0)
+SPEC = EnvSpec(3, 2, 10, (-1.0, -1.0), (1.0, 1.0))
+REWARD = replace(SL_SAC.reward_critic, pairs=2, hidden=(8, 8))
+COST = replace(SL_SAC.cost_critic, hidden=(8, 8), embedding=6)
+CRITICS = reward_critic.build(REWARD, SPEC)
+
+
+@functools.cache
+def reward_params() -> MLP:
+    # Jitted because one compilation costs less than one for each operation in it.
+    return jax.jit(CRITICS.init)(KEY)
+
+
+@functools.cache
+def quantile_params(merge: str = "late", embedding: int = 6, width: int = 8) -> QuantileNetwork:
+    config = replace(COST, merge=merge, embedding=embedding, hidden=(width, width))
+    return jax.jit(lambda key: QuantileNetwork(5, config, key=key))(KEY)
+
+
+def make_batch(size: int = 6, **fields: Any) -> Batch:
+    rng = np.random.default_rng(7)
+    batch = Batch(
+        observation=rng.normal(size=(size, 3)),
+        action=rng.uniform(-1.0, 1.0, (size, 2)),
+        reward=rng.normal(size=size),
+        cost=rng.uniform(size=size),
+        next_observation=rng.normal(size=(size, 3)),
+        terminated=np.zeros(size),
+    )
+    return jax.tree.map(lambda field: jnp.asarray(field, jnp.float32), batch)._replace(**fields)
+
+
+def test_aggregation_by_hand() -> None:
+    # Pairs are rows (0, 1) and (2, 3), columns are states.
+    values = jnp.array([[1.0, 5.0], [3.0, 4.0], [7.0, 0.0], [5.0, 2.0]])
+    mean_min = reward_critic.build(REWARD, SPEC).aggregate
+    min_min = reward_critic.build(replace(REWARD, aggregation="min-min"), SPEC).aggregate
+    np.testing.assert_array_equal(mean_min(values), [(1 + 5) / 2, (4 + 0) / 2])
+    np.testing.assert_array_equal(min_min(values), [1.0, 0.0])
+
+
+def test_aggregations_agree_on_one_pair() -> None:
+    values = jnp.array([[1.0, 5.0], [3.0, 4.0]])
+    np.testing.assert_array_equal(reward_critic.mean_of_pair_minima(values), [1.0, 4.0])
+    np.testing.assert_array_equal(reward_critic.minimum_of_all(values), [1.0, 4.0])
+
+
+def test_bellman_target_stops_at_termination() -> None:
+    batch = make_batch(2, reward=jnp.array([1.0, 1.0]), terminated=jnp.array([0.0, 1.0]))
+    target = reward_critic.bellman_target(
+        batch, 0.5, next_value=jnp.array([10.0, 10.0]), entropy_bonus=jnp.array([2.0, 2.0])
+    )
+    np.testing.assert_array_equal(target, [1 + 0.5 * 12, 1.0])
+
+
+def test_two_pairs_are_four_different_networks() -> None:
+    batch = make_batch()
+    values = jax.jit(CRITICS.values)(reward_params(), batch.observation, batch.action)
+    assert values.shape == (4, 6)
+    assert len(np.unique(values)) == values.size
+
+
+def test_values_depend_on_observation_and_action() -> None:
+    batch, params, evaluate = make_batch(), reward_params(), jax.jit(CRITICS.values)
+    values = evaluate(params, batch.observation, batch.action)
+    for other in (
+        evaluate(params, batch.observation + 1.0, batch.action),
+        evaluate(params, batch.observation, batch.action + 1.0),
+    ):
+        assert not np.allclose(values, other)
+
+
+def constant_critics(levels: list[float]) -> MLP:
+    """One critic for each level, which it outputs everywhere."""
+    zeros = jax.tree.map(jnp.zeros_like, reward_params())
+    return eqx.tree_at(lambda network: network.biases[-1], zeros, jnp.array(levels)[:, None])
+
+
+def test_reward_loss_is_the_sum_over_members_of_the_mean_over_the_batch() -> None:
+    target = jnp.array([0.0, 1.0, 2.0, 3.0])
+    loss, metrics = jax.jit(CRITICS.loss)(
+        constant_critics([0.0, 1.0, 2.0, 3.0]), make_batch(4), target
+    )
+    # Mean squared distances of 0, 1, 2 and 3 from the targets: 14/4, 6/4, 6/4, 14/4.
+    assert float(loss) == 10.0
+    assert float(metrics["reward_critic_loss"]) == 2.5
+    assert float(metrics["reward_value"]) == 1.5
+    assert float(metrics["reward_value_spread"]) == pytest.approx(math.sqrt(1.25))
+
+
+def test_one_members_gradient_is_what_it_would_be_alone() -> None:
+    batch, target, params = make_batch(), jnp.linspace(-1.0, 1.0, 6), reward_params()
+    gradient = jax.jit(jax.grad(lambda p: CRITICS.loss(p, batch, target)[0]))(params)
+
+    @jax.jit
+    @jax.grad
+    def gradient_alone(member: MLP) -> jax.Array:
+        inputs = jnp.concatenate([batch.observation, batch.action], axis=-1)
+        return jnp.mean((member(inputs)[:, 0] - target) ** 2)
+
+    for index in range(4):
+        member, expected = (
+            jax.tree.map(lambda leaf, index=index: leaf[index], tree) for tree in (params, gradient)
+        )
+        for found, want in zip(
+            jax.tree.leaves(gradient_alone(member)), jax.tree.leaves(expected), strict=True
+        ):
+            np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-6)
+
+
+def test_reward_loss_ignores_the_order_of_the_batch() -> None:
+    batch, target, params = make_batch(), jnp.linspace(-1.0, 1.0, 6), reward_params()
+    loss = jax.jit(lambda *inputs: CRITICS.loss(*inputs)[0])
+    order = jnp.array([3, 1, 5, 0, 2, 4])
+    shuffled = jax.tree.map(lambda field: field[order], batch)
+    assert float(loss(params, shuffled, target[order])) == pytest.approx(
+        float(loss(params, batch, target)), rel=1e-5
+    )
+
+
+def test_shared_fractions_take_a_shortcut_that_changes_nothing() -> None:
+    batch, network = make_batch(), quantile_params()
+    shared = jnp.array([[0.1, 0.4, 0.8, 0.95]])
+    fast = network(batch.observation, batch.action, shared)
+    general = network(batch.observation, batch.action, jnp.repeat(shared, 6, axis=0))
+    assert fast.shape == (6, 4)
+    np.testing.assert_allclose(fast, general, atol=1e-5)
+
+
+@pytest.mark.parametrize("merge", ["late", "hidden"])
+def test_quantile_network_is_the_product_of_its_features(merge: str) -> None:
+    batch = make_batch()
+    network = quantile_params(merge)
+    layers_before, layers_after = (2, 1) if merge == "late" else (1, 2)
+    assert (len(network.trunk.weights), len(network.head.weights)) == (layers_before, layers_after)
+    fraction = 0.3
+    features = jax.nn.relu(network.trunk(jnp.concatenate([batch.observation, batch.action], -1)))
+    cosines = jnp.cos(math.pi * fraction * jnp.arange(1, 7))
+    expected = network.head(features * jax.nn.relu(network.embed(cosines)))
+    for rows in (1, 6):
+        found = network(batch.observation, batch.action, jnp.full((rows, 1), fraction))
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("fractions", "rows"), [("shared", 1), ("per-sample", 6)])
+def test_stratified_fractions_fall_one_into_each_stratum(fractions: str, rows: int) -> None:
+    drawn = draw_fractions(replace(COST, fractions=fractions, quantiles=32), KEY, 6)
+    assert drawn.shape == (rows, 32)
+    np.testing.assert_array_equal(np.floor(drawn * 32), np.tile(np.arange(32), (rows, 1)))
+    assert len(np.unique(drawn)) == drawn.size
+
+
+def test_uniform_fractions_fill_the_unit_interval_in_any_order() -> None:
+    config = replace(COST, stratified=False, fractions="per-sample", quantiles=32)
+    drawn = np.asarray(draw_fractions(config, KEY, 500))
+    assert drawn.shape == (500, 32)
+    assert 0.0 <= drawn.min() < 0.001
+    assert 0.999 < drawn.max() <= 1.0
+    # Means of 500 uniforms have a standard error of .013, in every column.
+    assert np.abs(drawn.mean(axis=0) - 0.5).max() < 0.065
+
+
+def test_above_floor() -> None:
+    values = jnp.array([-2.0, 0.5])
+    np.testing.assert_array_equal(above_floor(values, 0.0), [0.0, 0.5])
+    np.testing.assert_array_equal(above_floor(values, -1.0), [-1.0, 0.5])
+    np.testing.assert_array_equal(above_floor(values, None), [-2.0, 0.5])
+
+
+def constant_quantiles(level: float) -> QuantileNetwork:
+    """Z(s, a, tau) = level everywhere."""
+    zeros = jax.tree.map(jnp.zeros_like, quantile_params())
+    return eqx.tree_at(lambda network: network.head.biases[-1], zeros, jnp.array([level]))
+
+
+def cosine_quantiles() -> QuantileNetwork:
+    """Z(s, a, tau) = 1 - cos(pi tau): quantiles that rise from 0 to 2."""
+    zeros = jax.tree.map(jnp.zeros_like, quantile_params(embedding=1, width=1))
+    return eqx.tree_at(
+        lambda n: (n.trunk.biases[-1], n.embed.weights[0], n.embed.biases[0], n.head.weights[0]),
+        zeros,
+        (jnp.ones(1), -jnp.ones((1, 1)), jnp.ones(1), jnp.ones((1, 1))),
+    )
+
+
+@pytest.mark.parametrize("fractions", ["shared", "per-sample"])
+@pytest.mark.parametrize("tail_fraction", [1.0, 0.5, 0.25])
+def test_charge_is_the_mean_of_the_quantiles_in_the_upper_tail(
+    fractions: str, tail_fraction: float
+) -> None:
+    config = replace(COST, fractions=fractions, quantiles=32)
+    batch = make_batch()
+    charge = jax.jit(cost_critic.build(config, SPEC, tail_fraction).charge)(
+        cosine_quantiles(), batch.observation, batch.action, KEY
+    )
+    # The integral of 1 - cos(pi tau) over [1 - eps, 1], over eps; 1 at eps = 1, the mean.
+    expected = 1 + math.sin(math.pi * tail_fraction) / (math.pi * tail_fraction)
+    np.testing.assert_allclose(charge, np.full(6, expected), atol=0.02)
+
+
+@pytest.mark.parametrize(("floor", "charged"), [(0.0, 0.0), (-2.0, -2.0), (None, -5.0)])
+def test_charge_is_kept_above_the_floor(floor: float | None, charged: float) -> None:
+    batch = make_batch()
+    charge = jax.jit(cost_critic.build(replace(COST, cost_floor=floor), SPEC, 0.5).charge)(
+        constant_quantiles(-5.0), batch.observation, batch.action, KEY
+    )
+    np.testing.assert_array_equal(charge, np.full(6, charged))
+
+
+@functools.cache
+def jitted_cost_loss(floor: float | None) -> Any:
+    return jax.jit(cost_critic.build(replace(COST, cost_floor=floor, discount=0.5), SPEC, 0.5).loss)
+
+
+def cost_loss(online: float, target: float, terminated: float, floor: float | None) -> float:
+    """Loss of a constant critic on transitions that cost 2, with discount 1/2."""
+    batch = make_batch(cost=jnp.full(6, 2.0), terminated=jnp.full(6, terminated))
+    value, metrics = jitted_cost_loss(floor)(
+        constant_quantiles(online), constant_quantiles(target), batch, batch.action, KEY
+    )
+    assert float(metrics["cost_value"]) == online
+    assert metrics["cost_critic_loss"] == value
+    return float(value)
+
+
+def test_cost_target_is_the_cost_and_the_discounted_quantiles_of_the_target_critic() -> None:
+    # 2 + .5 * 8.
+    assert cost_loss(online=6.0, target=8.0, terminated=0.0, floor=0.0) == 0.0
+    # 3 too low: Huber loss 2.5, weighted with the mean of stratified fractions, 1/2 +- 1/64.
+    found = cost_loss(online=3.0, target=8.0, terminated=0.0, floor=0.0)
+    assert found == pytest.approx(2.5 / 2, abs=2.5 / 64)
+
+
+def test_cost_target_stops_at_termination() -> None:
+    assert cost_loss(online=2.0, target=8.0, terminated=1.0, floor=0.0) == 0.0
+
+
+def test_cost_target_keeps_the_future_above_the_floor() -> None:
+    # 2 + .5 * max(-6, floor) is 2, 1 and -1.
+    assert cost_loss(online=2.0, target=-6.0, terminated=0.0, floor=0.0) == 0.0
+    assert cost_loss(online=1.0, target=-6.0, terminated=0.0, floor=-2.0) == 0.0
+    assert cost_loss(online=-1.0, target=-6.0, terminated=0.0, floor=None) == 0.0
+
+
+def test_cost_loss_sends_no_gradient_into_its_target() -> None:
+    critic = cost_critic.build(COST, SPEC, 0.5)
+    batch, params = make_batch(), quantile_params()
+
+    def loss(params: Any, target_params: Any) -> jax.Array:
+        return critic.loss(params, target_params, batch, batch.action, KEY)[0]
+
+    online, target = jax.jit(jax.grad(loss, argnums=(0, 1)))(params, params)
+    assert any(np.any(leaf) for leaf in jax.tree.leaves(online))
+    assert not any(np.any(leaf) for leaf in jax.tree.leaves(target))
+
+
+def test_trained_quantiles_are_those_of_the_cost() -> None:
+    # A bandit whose cost is uniform on [0, 4]: quantile tau is 4 tau, CVaR at 1/2 is 3.
+    config = replace(COST, hidden=(16, 16), embedding=16, quantiles=8, huber_threshold=0.05)
+    critic = cost_critic.build(config, SPEC, 0.5)
+    costs = jnp.linspace(0.0, 4.0, 32)
+    nothing = jnp.zeros((32, 3))
+    batch = Batch(nothing, nothing[:, :2], costs, costs, nothing, jnp.ones(32))
+    optimiser = optax.adam(1e-2)
+
+    @jax.jit
+    def train(params: Any) -> Any:
+        def step(carry: Any, key: jax.Array) -> Any:
+            params, state = carry
+            gradient = jax.grad(critic.loss, has_aux=True)(
+                params, params, batch, batch.action, key
+            )[0]
+            updates, state = optimiser.update(gradient, state)
+            return (optax.apply_updates(params, updates), state), None
+
+        keys = jax.random.split(KEY, 400)
+        return jax.lax.scan(step, (params, optimiser.init(params)), keys)[0][0]
+
+    trained = train(jax.jit(critic.init)(KEY))
+    quantiles = trained(nothing[:1], nothing[:1, :2], jnp.array([[0.25, 0.5, 0.75]]))
+    np.testing.assert_allclose(quantiles[0], [1.0, 2.0, 3.0], atol=0.2)
+    charge = critic.charge(trained, nothing[:1], nothing[:1, :2], KEY)
+    assert float(charge[0]) == pytest.approx(3.0, abs=0.2)

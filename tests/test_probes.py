@@ -1,0 +1,120 @@
+"""SL-SAC on tasks whose answers are known: values, quantiles, CVaR, and the best safe policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from slsac.agent import reward_critic
+from slsac.envs.probe import Choice, HeavyTail
+from slsac.train import Trainer
+
+Start = Callable[..., Trainer]
+
+
+def reward_values(trainer: Trainer, observation: np.ndarray, action: float = 0.0) -> np.ndarray:
+    """Q of every critic at one state and action."""
+    critics = reward_critic.build(trainer.config.reward_critic, trainer.spec)
+    values = critics.values(
+        trainer.state.reward_critics, jnp.float32(observation)[None], jnp.full((1, 1), action)
+    )
+    return np.asarray(values[:, 0])
+
+
+def cost_quantiles(
+    trainer: Trainer, observation: np.ndarray, fractions: np.ndarray, action: float = 0.0
+) -> np.ndarray:
+    """Z(tau) of the cost critic at one state and action."""
+    quantiles = trainer.state.cost_critic(
+        jnp.float32(observation)[None], jnp.full((1, 1), action), jnp.float32(fractions)[None]
+    )
+    return np.asarray(quantiles[0])
+
+
+SOME_FRACTIONS = np.array([0.1, 0.5, 0.9])
+
+
+def test_one_step_is_worth_its_reward_and_its_cost(start: Start) -> None:
+    trainer = start("ProbeConstant-v0")
+    trainer.advance(1_500)
+    assert reward_values(trainer, np.ones(1)) == pytest.approx(np.ones(6), abs=0.02)
+    assert cost_quantiles(trainer, np.ones(1), SOME_FRACTIONS) == pytest.approx(2.0, abs=0.1)
+
+
+def test_a_chain_is_worth_its_discounted_sums(start: Start) -> None:
+    trainer = start("ProbeChain-v0", reward_critic__discount=0.9, cost_critic__discount=0.9)
+    trainer.advance(3_000)
+    for state, (value, cost) in enumerate(((2.71, 3.24), (1.9, 3.6), (1.0, 4.0))):
+        observation = np.eye(3)[state]
+        assert reward_values(trainer, observation) == pytest.approx(np.full(6, value), abs=0.05)
+        quantiles = cost_quantiles(trainer, observation, SOME_FRACTIONS)
+        assert quantiles == pytest.approx(cost, rel=0.06)
+
+
+@pytest.mark.parametrize(
+    ("env", "value"), [("ProbeTerminated-v0", 1.0), ("ProbeTruncated-v0", 2.0)]
+)
+def test_only_termination_stops_bootstrapping(start: Start, env: str, value: float) -> None:
+    trainer = start(env, reward_critic__discount=0.5, cost_critic__discount=0.5)
+    trainer.advance(1_500)
+    assert reward_values(trainer, np.ones(1)) == pytest.approx(np.full(6, value), abs=0.03)
+    assert cost_quantiles(trainer, np.ones(1), SOME_FRACTIONS) == pytest.approx(value, abs=0.15)
+
+
+def test_the_cost_critic_learns_a_heavy_tail(start: Start) -> None:
+    trainer = start(
+        "ProbeHeavyTail-v0",
+        warmup_steps=3_000,
+        batch_size=256,
+        cost_critic__hidden=(128, 128),
+        cost_critic__optimiser__learning_rate=1e-3,
+    )
+    # Random actions fill the replay, so that every effort has been tried when learning begins.
+    trainer.advance(5_500)
+    fractions = (np.arange(200) + 0.5) / 200
+    for state, effort in ((0.2, 0.2), (0.5, 0.5), (0.8, 0.8)):
+        observation, action = np.array([state]), 2.0 * effort - 1.0
+        predicted = cost_quantiles(trainer, observation, fractions, action)
+        middle = slice(20, 180)
+        truth = HeavyTail.quantile(state, effort, fractions)
+        assert predicted[middle] == pytest.approx(truth[middle], rel=0.25, abs=0.5)
+        for tail_fraction in (0.5, 0.1):
+            tail = 1.0 - tail_fraction * (1.0 - fractions)
+            cvar = cost_quantiles(trainer, observation, tail, action).mean()
+            true = HeavyTail.cvar(state, effort, tail_fraction)
+            assert cvar == pytest.approx(true, rel=0.15)
+
+
+CHOICE = {
+    "cost_limit": Choice.LIMIT,
+    "policy__temperature": 1e-3,
+    # An effort has no later consequence here; a short horizon keeps noise out of the values.
+    "reward_critic__discount": 0.5,
+    "cost_critic__discount": 0.5,
+}
+
+
+def test_the_binding_constraint_is_kept_at_little_loss(start: Start) -> None:
+    trainer = start("ProbeChoice-v0", multiplier__learning_rate=3e-4, **CHOICE)
+    trainer.advance(8_000)
+    # The policy goes on swinging a little around its balance; the average of it is judged.
+    results = []
+    for _ in range(10):
+        trainer.advance(trainer.step + 200)
+        results.append(trainer.evaluate_now(1, final=False))
+    mean_return = np.mean([result.returns[0] for result in results])
+    mean_cost = np.mean([result.costs[0] for result in results])
+    assert mean_cost <= Choice.LIMIT
+    assert mean_return >= 0.95 * Choice.BEST_SAFE_RETURN
+    assert trainer.multiplier_state.value == pytest.approx(1.0, abs=0.15)
+
+
+def test_without_a_multiplier_the_same_agent_violates(start: Start) -> None:
+    trainer = start("ProbeChoice-v0", multiplier__learning_rate=0.0, **CHOICE)
+    trainer.advance(3_000)
+    result = trainer.evaluate_now(1, final=False)
+    assert result.costs[0] > 10.0 * Choice.LIMIT
+    assert result.returns[0] > 0.95 * 10.0

@@ -4,7 +4,7 @@ ALGO ?= sl-sac
 ENV ?= SafetyHalfCheetahVelocity-v1
 STEPS ?= 30000
 SEED ?= 0
-RUN ?= runs/$(ALGO)-$(ENV)-$(SEED)
+RUN ?= runs/$(subst /,-,$(ALGO))-$(ENV)-$(SEED)
 
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check

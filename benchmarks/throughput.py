@@ -23,7 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from slsac import provenance, rundir
-from slsac.config import Config, with_overrides
+from slsac.config import Config
+from slsac.overrides import with_overrides
 from slsac.presets import preset
 from slsac.train import Trainer
 from slsac.types import EnvSpec

@@ -19,8 +19,8 @@ INTRODUCTION = """# Configuration
 
 Every field below is a flag of `slsac train` (`--cost-limit 10`, `--reward-critic.pairs 5`; `_` and
 `-` are the same), an argument of `Agent` (`cost_limit=10.0`, `reward_critic={"pairs": 5}`), and a
-line in a run's `config.json`. The values are those of `sl-sac`; where the navigation tasks differ, theirs
-stand second. This page is made by `python docs/make_config_reference.py`.
+line in a run's `config.json`. The values are those of `sl-sac`; where the navigation tasks differ,
+theirs stand second. This page is made by `python docs/make_config_reference.py`.
 
 | field | allowed | value | meaning |
 |---|---|---|---|

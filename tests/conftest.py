@@ -18,7 +18,8 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 import pytest
 
 from slsac import rundir
-from slsac.config import Config, with_overrides
+from slsac.config import Config
+from slsac.overrides import with_overrides
 from slsac.presets import preset
 from slsac.train import Trainer
 

@@ -30,7 +30,7 @@ def test_train_evaluate_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
     progress = read_lines(run / "progress.jsonl")
     assert [line["step"] for line in progress] == [40, 80, 120]
-    for name in ("return", "cost", "window_signal", "multiplier", "reward_critic_loss"):
+    for name in ("return", "cost", "window_cvar", "multiplier", "reward_critic_loss"):
         assert name in progress[-1]
     episodes = read_lines(run / "episodes.jsonl")
     assert len(episodes) == 120

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from slsac.config import Config, field_names, from_dict, to_dict, with_overrides
+from slsac.config import Config
 from slsac.errors import InvalidInput
+from slsac.overrides import field_names, from_dict, to_dict, with_overrides
 from slsac.presets import ALGORITHMS, preset
 
 VELOCITY = "SafetyHopperVelocity-v1"

@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 
 from slsac.agent import off_policy
 from slsac.agent.off_policy import AgentState, OffPolicyAgent
-from slsac.config import with_overrides
+from slsac.overrides import with_overrides
 from slsac.presets import SL_SAC
 from slsac.types import Batch, EnvSpec
 

@@ -12,11 +12,12 @@ import jax
 import numpy as np
 
 from slsac import checkpoint, rundir
-from slsac.config import Config, with_overrides
+from slsac.config import Config
 from slsac.display import Display, Silent
 from slsac.envs import duplicate_env, make_env
 from slsac.errors import InvalidInput
 from slsac.evaluate import Evaluation, evaluate
+from slsac.overrides import with_overrides
 from slsac.presets import preset
 from slsac.train import Trainer
 from slsac.types import SafeEnv

@@ -1,6 +1,6 @@
 """Checkpoints: safetensors for arrays, JSON for the rest; atomic, checksummed, pickle-free.
 
-A checkpoint is a folder ``step-000012345`` that appears under its name only when it is complete.
+A checkpoint is a folder ``step-000000012345`` that appears under its name only when it is complete.
 """
 
 from __future__ import annotations
@@ -46,11 +46,10 @@ def tree_from(tensors: dict[str, np.ndarray], like: Tree, source: Path) -> Tree:
     found = []
     for path, leaf in leaves:
         name = jax.tree_util.keystr(path).lstrip(".")
-        if name not in tensors or tensors[name].shape != np.shape(leaf):
-            seen = tensors[name].shape if name in tensors else "missing"
-            raise TrainingFailed(
-                f"{source}: {name} is {seen}, its config asks for shape {np.shape(leaf)}"
-            )
+        wanted = (np.shape(leaf), np.dtype(leaf.dtype))
+        seen = (tensors[name].shape, tensors[name].dtype) if name in tensors else "missing"
+        if seen != wanted:
+            raise TrainingFailed(f"{source}: {name} is {seen}, its config asks for {wanted}")
         found.append(jax.numpy.array(tensors[name]))
     return jax.tree_util.tree_unflatten(structure, found)
 
@@ -83,20 +82,27 @@ def save(folder: Path, name: str, tree: Any, facts: dict[str, Any], keep: int = 
     folder.mkdir(parents=True, exist_ok=True)
     tensors = format_tensors(tensors_of(tree))
     facts = {**facts, "tensors_sha256": hashlib.sha256(tensors).hexdigest()}
+    facts = {**facts, "facts_sha256": _digest(facts)}
     temporary = folder / f".writing-{name}"
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     write_atomically(temporary / "state.safetensors", tensors)
     write_atomically(temporary / "state.json", json.dumps(facts, sort_keys=True, indent=1).encode())
     path = folder / name
+    replaced = folder / f".replaced-{name}"
+    shutil.rmtree(replaced, ignore_errors=True)
     if path.exists():
-        # Written before an interruption by the same steps, so what it held is the same.
-        shutil.rmtree(path)
+        os.replace(path, replaced)
     os.replace(temporary, path)
+    shutil.rmtree(replaced, ignore_errors=True)
     _sync_folder(folder)
     for old in step_names(folder)[:-keep]:
         shutil.rmtree(folder / old)
     return path
+
+
+def _digest(facts: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def _sync_folder(folder: Path) -> None:
@@ -120,18 +126,22 @@ def load(path: Path) -> Checkpoint:
     """Reads one checkpoint, or raises `Damaged` with the reason."""
     try:
         facts = json.loads((path / "state.json").read_text())
+        if facts.pop("facts_sha256") != _digest(facts):
+            raise Damaged(f"{path}: checksum of state.json does not match")
         data = (path / "state.safetensors").read_bytes()
         if hashlib.sha256(data).hexdigest() != facts["tensors_sha256"]:
             raise Damaged(f"{path}: checksum of state.safetensors does not match")
         return Checkpoint(path, parse_tensors(data), facts)
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
         raise Damaged(f"{path}: {error}") from error
 
 
 def final_step(folder: Path) -> int:
-    """The step of the final state, 0 where there is none."""
-    path = folder / FINAL
-    return int(load(path).facts["step"]) if path.exists() else 0
+    """The step of the final state, 0 where there is none to read."""
+    try:
+        return int(load(folder / FINAL).facts["step"])
+    except Damaged:
+        return 0
 
 
 def load_newest(folder: Path) -> tuple[Checkpoint, list[str]]:

@@ -67,8 +67,8 @@ def parse_overrides(tokens: Sequence[str]) -> dict[str, str]:
 
 def train(options: argparse.Namespace) -> int:
     from slsac import rundir
-    from slsac.config import with_overrides
     from slsac.display import Terminal
+    from slsac.overrides import with_overrides
     from slsac.presets import preset
 
     overrides = options.overrides | {
@@ -77,7 +77,8 @@ def train(options: argparse.Namespace) -> int:
         if getattr(options, name) is not None
     }
     config = with_overrides(preset(options.algo, options.env), overrides)
-    run = Path(options.run or f"runs/{config.algo}-{config.env}-{config.seed}")
+    name = f"{config.algo.replace('/', '-')}-{config.env}-{config.seed}"
+    run = Path(options.run or f"runs/{name}")
     display = Terminal(config.steps, config.cost_limit)
     try:
         trainer = rundir.start(config, run, overwrite=options.overwrite, display=display)
@@ -89,8 +90,8 @@ def train(options: argparse.Namespace) -> int:
 
 def resume(options: argparse.Namespace) -> int:
     from slsac import rundir
-    from slsac.config import with_overrides
     from slsac.display import Terminal
+    from slsac.overrides import with_overrides
 
     run = Path(options.run)
     config, _, _ = rundir.read_config(run)

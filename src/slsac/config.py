@@ -5,15 +5,10 @@ There are no default values here; `slsac.presets` is the only home of numbers.
 
 from __future__ import annotations
 
-import dataclasses
-import math
-import types
-import typing
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from slsac.errors import InvalidInput, unknown_name
+from slsac.errors import InvalidInput
 
 OptimiserKind = Literal["asgld", "sgld", "psgld", "preconditioned_asgld", "adam", "adamw"]
 
@@ -55,6 +50,7 @@ class OptimiserConfig:
         _require(0 <= self.beta1 < 1, "beta1", self.beta1, "in [0, 1)")
         _require(0 <= self.beta2 < 1, "beta2", self.beta2, "in [0, 1)")
         _require(self.epsilon > 0, "epsilon", self.epsilon, "above 0")
+        _require(self.weight_decay >= 0, "weight_decay", self.weight_decay, "at least 0")
         _require(
             self.inverse_temperature >= 0,
             "inverse_temperature",
@@ -70,7 +66,7 @@ class OptimiserConfig:
 
 @dataclass(frozen=True)
 class PolicyConfig:
-    head: Literal["squashed-gaussian"]
+    head: Literal["squashed-gaussian", "deterministic"]
     """How actions are made from the network's output."""
     hidden: tuple[int, ...]
     """Widths of the hidden layers."""
@@ -79,6 +75,8 @@ class PolicyConfig:
     """Entropy weight alpha; the starting value where it is automatic."""
     automatic_temperature: bool
     """Adapts alpha so that the entropy meets the target -|A|."""
+    temperature_learning_rate: float
+    """Step size of Adam on log alpha, where it is automatic."""
     target_network: bool
     """Next actions in the critics' targets come from a Polyak-averaged copy of the policy."""
     normalise_by_multiplier: bool
@@ -87,6 +85,12 @@ class PolicyConfig:
     """Lower bound of the Gaussian's log standard deviation."""
     log_std_max: float
     """Upper bound of the same."""
+    exploration_noise: float
+    """Standard deviation of the noise on a deterministic policy's actions while training."""
+    target_noise: float
+    """The same for next actions in the critics' targets (target smoothing)."""
+    target_noise_clip: float
+    """Bound of the noise in targets."""
 
     def __post_init__(self) -> None:
         _require(self.temperature >= 0, "temperature", self.temperature, "at least 0")
@@ -99,6 +103,16 @@ class PolicyConfig:
             "log_std_min", self.log_std_min, "below log_std_max",
         )  # fmt: skip
         _require_widths("hidden", self.hidden)
+        for name in ("exploration_noise", "target_noise", "target_noise_clip"):
+            _require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
+        _require(
+            self.temperature_learning_rate > 0,
+            "temperature_learning_rate", self.temperature_learning_rate, "above 0",
+        )  # fmt: skip
+        _require(
+            self.head != "deterministic" or not self.automatic_temperature,
+            "automatic_temperature", self.automatic_temperature, "false for a deterministic head",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -121,8 +135,12 @@ class RewardCriticConfig:
 
 @dataclass(frozen=True)
 class CostCriticConfig:
-    kind: Literal["quantile"]
-    """Quantile: the whole distribution, and CVaR is charged."""
+    kind: Literal["quantile", "scalar"]
+    """Quantile: the whole distribution, and CVaR is charged. Scalar: its mean, which is charged."""
+    target_action: Literal["shared", "online-mean"]
+    """Next action of the target: the reward critics', or the online policy's mean (OmniSafe)."""
+    normalise_costs: bool
+    """Divides costs by the standard deviation of all costs so far before the critic sees them."""
     merge: Literal["late", "hidden"]
     """Where the quantile features enter: after both hidden layers, or between them."""
     fractions: Literal["shared", "per-sample"]
@@ -157,9 +175,10 @@ class CostCriticConfig:
 
 @dataclass(frozen=True)
 class MultiplierConfig:
-    signal: Literal["empirical-cvar", "mean"]
-    """What is held against the limit: the CVaR or the mean of the window's episode costs."""
-    rule: Literal["ascent", "adam"]
+    signal: Literal["empirical-cvar", "mean", "critic"]
+    """What is held against the limit: CVaR or mean of the window's episode costs, or what the
+    critic would charge for replayed actions (held against the discounted limit)."""
+    rule: Literal["ascent", "adam", "pid", "softplus"]
     """How the multiplier reacts to a violation; multiplier.py has the formulas."""
     learning_rate: float
     """Step size eta."""
@@ -167,11 +186,36 @@ class MultiplierConfig:
     """Value before the first update."""
     window: int
     """How many of the most recent episodes the signal is computed from."""
+    maximum: float
+    """Upper bound; the pid rule's integral stops there as well (anti-windup)."""
+    proportional_gain: float
+    """Of the pid rule: weight of the smoothed violation."""
+    integral_gain: float
+    """Of the pid rule: weight of each violation added to the integral."""
+    derivative_gain: float
+    """Of the pid rule: weight of a rise of the smoothed signal."""
+    smoothing: float
+    """Of the pid rule: share of the old value kept in its two running means."""
+    derivative_delay: int
+    """Of the pid rule: updates over which a rise is measured."""
+    damping: float
+    """Of the softplus rule: weight of the present violation added to the multiplier."""
 
     def __post_init__(self) -> None:
         _require(self.learning_rate >= 0, "learning_rate", self.learning_rate, "at least 0")
         _require(self.initial >= 0, "initial", self.initial, "at least 0")
         _require(self.window >= 1, "window", self.window, "at least 1")
+        _require(self.maximum > 0, "maximum", self.maximum, "above 0")
+        _require(0 <= self.smoothing < 1, "smoothing", self.smoothing, "in [0, 1)")
+        _require(
+            self.derivative_delay >= 1, "derivative_delay", self.derivative_delay, "at least 1"
+        )
+        for name in ("proportional_gain", "integral_gain", "derivative_gain", "damping"):
+            _require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
+        _require(
+            self.rule != "softplus" or self.initial > 0,
+            "initial", self.initial, "above 0 for the softplus rule",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -229,6 +273,10 @@ class Config:
             "evaluate_every_epochs", "evaluation_episodes", "checkpoint_every_steps",
         ):  # fmt: skip
             _require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        _require(
+            not (self.cost_critic.normalise_costs and self.multiplier.signal == "critic"),
+            "cost_critic.normalise_costs", True, "false where multiplier.signal is critic",
+        )  # fmt: skip
 
 
 def _require_widths(field: str, widths: tuple[int, ...]) -> None:
@@ -236,131 +284,3 @@ def _require_widths(field: str, widths: tuple[int, ...]) -> None:
         len(widths) > 0 and all(width >= 1 for width in widths),
         field, widths, "one or more layer widths of at least 1",
     )  # fmt: skip
-
-
-def to_dict(config: Any) -> dict[str, Any]:
-    """A JSON-ready dict of a config, nested as the dataclasses are."""
-    return dataclasses.asdict(config)
-
-
-def from_dict(values: Mapping[str, Any], kind: type = Config, prefix: str = "") -> Any:
-    """Rebuilds a config from `to_dict`'s output; every field must be there and no other."""
-    hints = typing.get_type_hints(kind)
-    names = [field.name for field in dataclasses.fields(kind)]
-    for name in values:
-        if name not in names:
-            raise unknown_name("config field", prefix + name, [prefix + known for known in names])
-    fields = {}
-    for name in names:
-        if name not in values:
-            raise InvalidInput(f"config field {prefix}{name} is missing")
-        fields[name] = _coerce(values[name], hints[name], prefix + name)
-    return _construct(kind, fields, prefix)
-
-
-def with_overrides(config: Any, overrides: Mapping[str, Any], prefix: str = "") -> Any:
-    """A copy of ``config`` with fields replaced.
-
-    Args:
-        overrides: values by dotted name (``reward_critic.pairs``), or nested mappings; text is
-            converted to the field's type, so that flags, YAML and Python share this one way in.
-    """
-    kind = type(config)
-    hints = typing.get_type_hints(kind)
-    here: dict[str, Any] = {}
-    below: dict[str, dict[str, Any]] = {}
-    for name, value in overrides.items():
-        head, _, rest = name.replace("-", "_").partition(".")
-        if head not in hints or (rest and not dataclasses.is_dataclass(hints[head])):
-            raise _unknown_field(prefix + name.replace("-", "_"), field_names())
-        if rest:
-            below.setdefault(head, {})[rest] = value
-        elif dataclasses.is_dataclass(hints[head]) and isinstance(value, Mapping):
-            below.setdefault(head, {}).update(value)
-        else:
-            here[head] = _coerce(value, hints[head], prefix + head)
-    for head, nested in below.items():
-        here[head] = with_overrides(getattr(config, head), nested, f"{prefix}{head}.")
-    fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-    return _construct(kind, fields | here, prefix)
-
-
-def field_names(kind: type = Config, prefix: str = "") -> list[str]:
-    """The dotted name of every field that holds a value."""
-    names = []
-    for name, hint in typing.get_type_hints(kind).items():
-        if dataclasses.is_dataclass(hint):
-            names += field_names(typing.cast(type, hint), f"{prefix}{name}.")
-        else:
-            names.append(prefix + name)
-    return names
-
-
-def _unknown_field(name: str, known: list[str]) -> InvalidInput:
-    same_leaf = [other for other in known if other.rpartition(".")[2] == name.rpartition(".")[2]]
-    if same_leaf:
-        return InvalidInput(
-            f"config field {name!r} does not exist; did you mean {' or '.join(same_leaf)}?"
-        )
-    return unknown_name("config field", name, known)
-
-
-def _construct(kind: type, fields: dict[str, Any], prefix: str) -> Any:
-    try:
-        return kind(**fields)
-    except InvalidInput as error:
-        # Parts validate themselves and do not know where they hang; nested errors already do.
-        text = str(error)
-        named = text.partition(" ")[0] in fields
-        raise InvalidInput(prefix + text if named else text) from None
-
-
-def _coerce(value: Any, hint: Any, name: str) -> Any:
-    """``value`` as the type that ``hint`` asks for, or an error that names the field."""
-    origin = typing.get_origin(hint)
-    if dataclasses.is_dataclass(hint):
-        if isinstance(value, typing.cast(type, hint)):
-            return value
-        if isinstance(value, Mapping):
-            return from_dict(value, typing.cast(type, hint), f"{name}.")
-        raise InvalidInput(f"{name} is {value!r}; it is a group of fields, set one of them")
-    if origin is types.UnionType:
-        if value is None or (isinstance(value, str) and value.lower() == "none"):
-            return None
-        return _coerce(value, typing.get_args(hint)[0], name)
-    if origin is Literal:
-        allowed = typing.get_args(hint)
-        if value in allowed:
-            return value
-        raise InvalidInput(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
-    if origin is tuple:
-        parts = value.strip("()[] ").split(",") if isinstance(value, str) else value
-        if not isinstance(parts, (list, tuple)):
-            raise InvalidInput(f"{name} is {value!r}; it must be a list of whole numbers")
-        return tuple(_coerce(part, int, name) for part in parts if part != "")
-    if hint is bool:
-        words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-        if isinstance(value, str) and value.lower() in words:
-            return words[value.lower()]
-        if isinstance(value, bool):
-            return value
-        raise InvalidInput(f"{name} is {value!r}; it must be true or false")
-    if hint is int:
-        try:
-            # Text goes through float, so that 1e6 is a whole number too.
-            number = float(value) if isinstance(value, str) else value
-            if not isinstance(value, bool) and number == int(number):
-                return int(number)
-        except (TypeError, ValueError, OverflowError):
-            pass
-        raise InvalidInput(f"{name} is {value!r}; it must be a whole number")
-    if hint is float:
-        try:
-            if not isinstance(value, bool) and math.isfinite(float(value)):
-                return float(value)
-        except (TypeError, ValueError):
-            pass
-        raise InvalidInput(f"{name} is {value!r}; it must be a finite number")
-    if not isinstance(value, str):
-        raise InvalidInput(f"{name} is {value!r}; it must be text")
-    return value

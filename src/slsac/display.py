@@ -41,7 +41,7 @@ class Terminal:
     """Lines for every epoch and evaluation; below them a bar where the output is a terminal."""
 
     COLUMNS = (
-        ("step", 9), ("steps/s", 8), ("left", 7), ("return", 9), ("cost", 8), ("signal/limit", 13),
+        ("step", 9), ("steps/s", 8), ("left", 7), ("return", 9), ("cost", 8), ("CVaR/limit", 13),
         ("lambda", 8), ("Q loss", 9), ("cost loss", 9), ("entropy", 8),
     )  # fmt: skip
 
@@ -86,7 +86,7 @@ class Terminal:
             duration(left),
             number(record["return"], 1),
             number(record["cost"], 1),
-            f"{number(record['window_signal'], 1)} / {self._limit:g}",
+            f"{number(record['window_cvar'], 1)} / {self._limit:g}",
             number(record["multiplier"], 4),
             number(record.get("reward_critic_loss"), 4),
             number(record.get("cost_critic_loss"), 4),

@@ -3,12 +3,26 @@
 It takes episode costs as an argument and never reads a log. It lives on the host: one scalar
 per environment step is cheaper there than a jitted call.
 
-======  ==========================================================================
-rule    update, with violation = signal - limit
-======  ==========================================================================
-ascent  lambda <- max(0, lambda + lr * violation)
-adam    Adam on -lambda * violation, then max(0, lambda); a step is about +-lr
-======  ==========================================================================
+==============  ===================================================  ======================
+signal          quantity                                             held against
+==============  ===================================================  ======================
+empirical-cvar  CVaR of the window's episode costs                   cost_limit
+mean            mean of the window's episode costs                   cost_limit
+critic          mean charge of the cost critic for replayed actions  discounted_cost_limit
+==============  ===================================================  ======================
+
+With violation = signal - limit:
+
+========  ====================================================================================
+rule      update, once per environment step; the result is kept within [0, maximum]
+========  ====================================================================================
+ascent    lambda <- lambda + lr * violation
+adam      Adam on -lambda * violation: a step is about +-lr whatever the violation
+pid       lambda = Kp P + I + Kd D, where I <- I + Ki * violation, kept within [0, maximum];
+          P is the violation smoothed; D is how far the smoothed signal rose over the last
+          ``derivative_delay`` updates, at least 0
+softplus  lambda = softplus(rho) + damping * violation, with Adam on -softplus(rho) * violation
+========  ====================================================================================
 """
 
 from __future__ import annotations
@@ -31,51 +45,116 @@ class MultiplierState(NamedTuple):
 class Multiplier(NamedTuple):
     init: Callable[[], MultiplierState]
     update: Callable[[MultiplierState, float], MultiplierState]
-    """(state, violation) -> state, once per environment step."""
-    signal: Callable[[Sequence[float]], float | None]
-    """Episode costs of the window -> the quantity held against the limit; None: no episode yet."""
+    """(state, signal) -> state, once per environment step."""
+    signal: Callable[[Sequence[float], float | None], float | None]
+    """(window's episode costs, critic's signal) -> what is held against the limit; None: nothing
+    to go by yet, and the multiplier must not move."""
+    limit: float
+    """The limit in the signal's unit."""
 
 
-def build(config: MultiplierConfig, tail_fraction: float) -> Multiplier:
+def build(
+    config: MultiplierConfig,
+    *,
+    tail_fraction: float,
+    cost_limit: float,
+    discounted_cost_limit: float,
+) -> Multiplier:
     """Composes the configured signal and rule."""
-    init, update = _RULES[config.rule](config)
-    level = {"empirical-cvar": tail_fraction, "mean": 1.0}[config.signal]
 
-    def signal(episode_costs: Sequence[float]) -> float | None:
+    def of_window(episode_costs: Sequence[float], critic_signal: float | None) -> float | None:
+        level = 1.0 if config.signal == "mean" else tail_fraction
         return empirical_cvar(episode_costs, level) if episode_costs else None
 
-    return Multiplier(init, update, signal)
+    def of_critic(episode_costs: Sequence[float], critic_signal: float | None) -> float | None:
+        return critic_signal
+
+    by_critic = config.signal == "critic"
+    limit = discounted_cost_limit if by_critic else cost_limit
+    init, update = _RULES[config.rule](config, limit)
+    return Multiplier(init, update, of_critic if by_critic else of_window, limit)
 
 
 Rule = tuple[Callable[[], MultiplierState], Callable[[MultiplierState, float], MultiplierState]]
 
 
-def projected_ascent(config: MultiplierConfig) -> Rule:
-    def update(state: MultiplierState, violation: float) -> MultiplierState:
-        return MultiplierState(max(0.0, state.value + config.learning_rate * violation))
+def projected_ascent(config: MultiplierConfig, limit: float) -> Rule:
+    def update(state: MultiplierState, signal: float) -> MultiplierState:
+        value = state.value + config.learning_rate * (signal - limit)
+        return MultiplierState(_bounded(value, config))
 
     return lambda: MultiplierState(config.initial), update
 
 
-def adam_ascent(config: MultiplierConfig) -> Rule:
+def adam_ascent(config: MultiplierConfig, limit: float) -> Rule:
     """Adam with its usual constants and bias correction, on -lambda * violation."""
-    beta1, beta2, epsilon = 0.9, 0.999, 1e-8
 
-    def update(state: MultiplierState, violation: float) -> MultiplierState:
-        first, second, count = state.memory
-        first = beta1 * first - (1.0 - beta1) * violation
-        second = beta2 * second + (1.0 - beta2) * violation**2
-        count += 1.0
-        direction = (first / (1.0 - beta1**count)) / (
-            math.sqrt(second / (1.0 - beta2**count)) + epsilon
-        )
-        value = max(0.0, state.value - config.learning_rate * direction)
-        return MultiplierState(value, (first, second, count))
+    def update(state: MultiplierState, signal: float) -> MultiplierState:
+        direction, memory = _adam(limit - signal, state.memory)
+        value = _bounded(state.value - config.learning_rate * direction, config)
+        return MultiplierState(value, memory)
 
     return lambda: MultiplierState(config.initial, (0.0, 0.0, 0.0)), update
 
 
-_RULES: dict[str, Callable[[MultiplierConfig], Rule]] = {
+def pid(config: MultiplierConfig, limit: float) -> Rule:
+    """Remembers the integral, the smoothed violation, and the smoothed signal's recent past."""
+    keep, delay = config.smoothing, config.derivative_delay
+
+    def init() -> MultiplierState:
+        return MultiplierState(config.initial, (config.initial, 0.0, 0.0))
+
+    def update(state: MultiplierState, signal: float) -> MultiplierState:
+        integral, violation, *past = state.memory
+        # Kept within its bounds, so that a long safe or unsafe time leaves nothing to unwind.
+        integral = _bounded(integral + config.integral_gain * (signal - limit), config)
+        violation = keep * violation + (1.0 - keep) * (signal - limit)
+        smoothed = keep * past[-1] + (1.0 - keep) * signal
+        rise = max(0.0, smoothed - past[0])
+        value = config.proportional_gain * violation + integral + config.derivative_gain * rise
+        memory = (integral, violation, *[*past, smoothed][-delay:])
+        return MultiplierState(_bounded(value, config), memory)
+
+    return init, update
+
+
+def softplus(config: MultiplierConfig, limit: float) -> Rule:
+    """WCSAC's rule; the damping answers at once where rho needs many steps."""
+
+    def init() -> MultiplierState:
+        rho = math.log(math.expm1(config.initial))
+        return MultiplierState(config.initial, (rho, 0.0, 0.0, 0.0))
+
+    def update(state: MultiplierState, signal: float) -> MultiplierState:
+        rho, *moments = state.memory
+        slope = 1.0 / (1.0 + math.exp(-rho))
+        direction, memory = _adam(slope * (limit - signal), moments)
+        rho -= config.learning_rate * direction
+        soft = math.log1p(math.exp(-abs(rho))) + max(rho, 0.0)
+        value = soft + config.damping * (signal - limit)
+        return MultiplierState(_bounded(value, config), (rho, *memory))
+
+    return init, update
+
+
+def _bounded(value: float, config: MultiplierConfig) -> float:
+    return min(max(0.0, value), config.maximum)
+
+
+def _adam(gradient: float, memory: Sequence[float]) -> tuple[float, tuple[float, ...]]:
+    """Adam's direction for one scalar, and its moments and count for the next time."""
+    beta1, beta2, epsilon = 0.9, 0.999, 1e-8
+    first, second, count = memory
+    first = beta1 * first + (1.0 - beta1) * gradient
+    second = beta2 * second + (1.0 - beta2) * gradient**2
+    count += 1.0
+    spread = math.sqrt(second / (1.0 - beta2**count)) + epsilon
+    return first / (1.0 - beta1**count) / spread, (first, second, count)
+
+
+_RULES: dict[str, Callable[[MultiplierConfig, float], Rule]] = {
     "ascent": projected_ascent,
     "adam": adam_ascent,
+    "pid": pid,
+    "softplus": softplus,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from slsac.config import (
     Config,
@@ -66,6 +66,10 @@ SL_SAC = Config(
         normalise_by_multiplier=True,
         log_std_min=-20.0,
         log_std_max=2.0,
+        temperature_learning_rate=3e-4,
+        exploration_noise=0.1,
+        target_noise=0.2,
+        target_noise_clip=0.5,
     ),
     reward_critic=RewardCriticConfig(
         pairs=3,
@@ -76,6 +80,8 @@ SL_SAC = Config(
     ),
     cost_critic=CostCriticConfig(
         kind="quantile",
+        target_action="shared",
+        normalise_costs=False,
         merge="late",
         fractions="shared",
         stratified=True,
@@ -93,8 +99,64 @@ SL_SAC = Config(
         learning_rate=1e-5,
         initial=1e-3,
         window=10,
+        maximum=100.0,
+        proportional_gain=1e-6,
+        integral_gain=1e-7,
+        derivative_gain=1e-7,
+        smoothing=0.95,
+        derivative_delay=10,
+        damping=10.0,
     ),
 )
+
+SAC_LAG = replace(
+    SL_SAC,
+    policy=replace(SL_SAC.policy, target_network=False),
+    reward_critic=replace(SL_SAC.reward_critic, pairs=1, optimiser=ADAM),
+    cost_critic=replace(SL_SAC.cost_critic, kind="scalar", optimiser=ADAM),
+    multiplier=replace(SL_SAC.multiplier, signal="mean"),
+)
+SAC_PID = replace(SAC_LAG, multiplier=replace(SAC_LAG.multiplier, rule="pid"))
+TD3_LAG = replace(
+    SAC_LAG,
+    policy=replace(SAC_LAG.policy, head="deterministic", target_network=True, temperature=0.0),
+)
+TD3_PID = replace(TD3_LAG, multiplier=SAC_PID.multiplier)
+WCSAC = replace(
+    SAC_LAG,
+    # It has no phase of its own in which the multiplier rests.
+    multiplier_warmup_steps=SAC_LAG.warmup_steps,
+    policy=replace(SAC_LAG.policy, automatic_temperature=True),
+    cost_critic=replace(SL_SAC.cost_critic, optimiser=ADAM),
+    multiplier=replace(
+        SAC_LAG.multiplier, signal="critic", rule="softplus", learning_rate=0.02, initial=0.6931
+    ),
+)
+
+
+def _omnisafe(config: Config, start_steps: int) -> Config:
+    """A baseline as OmniSafe runs it, for comparisons like for like."""
+
+    def clipped(optimiser: OptimiserConfig) -> OptimiserConfig:
+        return replace(optimiser, max_gradient_norm=40.0)
+
+    rule = "adam" if config.multiplier.rule == "ascent" else config.multiplier.rule
+    return replace(
+        config,
+        warmup_steps=start_steps,
+        multiplier_warmup_steps=200_000,
+        policy=replace(config.policy, optimiser=clipped(config.policy.optimiser)),
+        reward_critic=replace(
+            config.reward_critic, optimiser=clipped(config.reward_critic.optimiser)
+        ),
+        cost_critic=replace(
+            config.cost_critic,
+            target_action="online-mean",
+            cost_floor=None,
+            optimiser=clipped(config.cost_critic.optimiser),
+        ),
+        multiplier=replace(config.multiplier, rule=rule),
+    )
 
 
 def _navigation(config: Config) -> Config:
@@ -102,12 +164,24 @@ def _navigation(config: Config) -> Config:
     actor = replace(config.policy.optimiser, learning_rate=5e-6)
     reward = replace(config.reward_critic.optimiser, learning_rate=1e-3)
     cost = replace(config.cost_critic.optimiser, learning_rate=1e-3)
+    # An automatic temperature finds its own value, and a deterministic policy has none.
+    fixed = not config.policy.automatic_temperature and config.policy.temperature > 0
+    multiplier: dict[str, Any] = {
+        "ascent": {"learning_rate": 5e-7, "initial": 0.0},
+        "adam": {"learning_rate": 5e-7, "initial": 0.0},
+        "pid": {"proportional_gain": 5e-7, "integral_gain": 1e-8, "derivative_gain": 1e-8},
+        "softplus": {},
+    }[config.multiplier.rule]
     return replace(
         config,
-        policy=replace(config.policy, optimiser=actor, temperature=1e-5),
+        policy=replace(
+            config.policy,
+            optimiser=actor,
+            temperature=1e-5 if fixed else config.policy.temperature,
+        ),
         reward_critic=replace(config.reward_critic, optimiser=reward),
         cost_critic=replace(config.cost_critic, optimiser=cost),
-        multiplier=replace(config.multiplier, learning_rate=5e-7, initial=0.0),
+        multiplier=replace(config.multiplier, **multiplier),
     )
 
 
@@ -123,10 +197,58 @@ class Algorithm(NamedTuple):
     description: str
 
 
+def _ablations() -> dict[str, Algorithm]:
+    """Every cell of SL-SAC that the paper varies, one `replace` each."""
+    reward, cost, multiplier = SL_SAC.reward_critic, SL_SAC.cost_critic, SL_SAC.multiplier
+    found: dict[str, Algorithm] = {}
+
+    def add(name: str, description: str, **cell: Any) -> None:
+        found[f"sl-sac/{name}"] = Algorithm(replace(SL_SAC, **cell), description)
+
+    for kind in ("asgld", "adamw", "sgld", "psgld", "preconditioned_asgld"):
+        optimiser = replace(ASGLD, kind=kind)
+        add(f"reward-{kind}", f"reward critics under {kind}",
+            reward_critic=replace(reward, optimiser=optimiser))  # fmt: skip
+    for tail_fraction in (0.2, 0.5, 0.75, 1.0):
+        add(f"tail-{tail_fraction:g}", f"CVaR of the worst {100 * tail_fraction:g} %",
+            tail_fraction=tail_fraction)  # fmt: skip
+    for pairs in (1, 3, 5, 10):
+        note = ", the size of the baselines' critics" if pairs == 1 else ""
+        add(f"pairs-{pairs}", f"M = {pairs} twin reward critics{note}",
+            reward_critic=replace(reward, pairs=pairs))  # fmt: skip
+    for aggregation in ("mean-min", "min-min"):
+        add(f"aggregation-{aggregation}", f"reward critics combined by {aggregation}",
+            reward_critic=replace(reward, aggregation=aggregation))  # fmt: skip
+    for optimiser in (ADAMW, ASGLD):
+        add(f"cost-{optimiser.kind}", f"cost critic under {optimiser.kind}",
+            cost_critic=replace(cost, optimiser=optimiser))  # fmt: skip
+    for signal in ("empirical-cvar", "mean", "critic"):
+        add(f"signal-{signal}", f"multiplier driven by: {signal}",
+            multiplier=replace(multiplier, signal=signal))  # fmt: skip
+    return found
+
+
+BASELINES: dict[str, Algorithm] = {
+    "sac-lag": Algorithm(SAC_LAG, "SAC, scalar cost critic, multiplier on the mean by ascent"),
+    "td3-lag": Algorithm(TD3_LAG, "TD3, scalar cost critic, multiplier on the mean by ascent"),
+    "sac-pid": Algorithm(SAC_PID, "SAC, scalar cost critic, multiplier on the mean by PID"),
+    "td3-pid": Algorithm(TD3_PID, "TD3, scalar cost critic, multiplier on the mean by PID"),
+    "wcsac": Algorithm(WCSAC, "SAC, IQN cost critic, multiplier on the critic's CVaR"),
+}
+START_STEPS = {"sac-lag": 10_000, "sac-pid": 10_000, "td3-lag": 25_000, "td3-pid": 25_000}
+
 ALGORITHMS: dict[str, Algorithm] = {
     "sl-sac": Algorithm(
         SL_SAC, "aSGLD critic ensemble, IQN cost critic, multiplier on the empirical CVaR"
     ),
+    **BASELINES,
+    **_ablations(),
+    **{
+        f"{name}/omnisafe": Algorithm(
+            _omnisafe(BASELINES[name].config, steps), f"{name} with OmniSafe's own settings"
+        )
+        for name, steps in START_STEPS.items()
+    },
 }
 
 

@@ -12,11 +12,13 @@ resumed run samples just what an undisturbed run would.
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from slsac.errors import TrainingFailed
 from slsac.types import Batch, EnvSpec
 
 
@@ -32,11 +34,18 @@ class Replay:
         self._rows = 2 * self._length
         self._added = 0
         self._row = 0
+        self._cost_sums = (0.0, 0.0)
         self.rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 1])))
 
         def ring(name: str, dtype: type, *shape: int) -> np.memmap:
             path = folder / f"{name}.bin"
             mode = "r+" if path.exists() else "w+"
+            size = math.prod(shape) * np.dtype(dtype).itemsize
+            if mode == "r+" and path.stat().st_size != size:
+                raise TrainingFailed(
+                    f"{path} has {path.stat().st_size} bytes; this replay capacity and task need "
+                    f"{size}"
+                )
             return np.memmap(path, dtype=dtype, mode=mode, shape=shape)  # type: ignore[call-overload]
 
         self._observations = ring("observations", np.float32, self._rows, spec.observation_size)
@@ -71,6 +80,7 @@ class Replay:
         self._row += 1
         self._observations[self._row % self._rows] = next_observation
         self._added += 1
+        self._cost_sums = (self._cost_sums[0] + cost, self._cost_sums[1] + cost**2)
 
     def sample(self, batch_size: int) -> Batch:
         """A uniform minibatch, with replacement."""
@@ -87,6 +97,11 @@ class Replay:
         ]
         return Batch(*fields)
 
+    def cost_deviation(self) -> float:
+        """Standard deviation of the cost of all steps ever added; 1 while it is zero."""
+        mean, square = (total / max(self._added, 1) for total in self._cost_sums)
+        return math.sqrt(max(square - mean**2, 0.0)) or 1.0
+
     def flush(self) -> None:
         """Hands what was written to the disk, so that it also survives a power cut."""
         for ring in (
@@ -97,9 +112,15 @@ class Replay:
 
     def cursor(self) -> dict[str, Any]:
         """What a checkpoint must keep; the transitions themselves are already in the files."""
-        return {"added": self._added, "row": self._row, "rng": self.rng.bit_generator.state}
+        return {
+            "added": self._added,
+            "row": self._row,
+            "cost_sums": self._cost_sums,
+            "rng": self.rng.bit_generator.state,
+        }
 
     def restore(self, cursor: dict[str, Any]) -> None:
         """Goes back to a cursor taken between episodes."""
         self._added, self._row = cursor["added"], cursor["row"]
+        self._cost_sums = tuple(cursor["cost_sums"])
         self.rng.bit_generator.state = cursor["rng"]

@@ -16,8 +16,14 @@ import numpy as np
 from slsac.errors import InvalidInput
 
 
+def _require_fraction(tail_fraction: float) -> None:
+    if not 0.0 < tail_fraction <= 1.0:
+        raise InvalidInput(f"tail_fraction is {tail_fraction}; it must be in (0, 1]")
+
+
 def tail_count(samples: int, tail_fraction: float) -> int:
     """How many of ``samples`` outcomes make up the tail: k = ceil(eps * n)."""
+    _require_fraction(tail_fraction)
     # 0.55 * 100 is 55.00000000000001 in floating point; the slack keeps k at 55.
     return max(1, math.ceil(tail_fraction * samples - 1e-9))
 
@@ -69,6 +75,7 @@ def discounted_cost_limit(cost_limit: float, discount: float, horizon: int) -> f
 
 def cvar_error_bound(quantile_error: float, tail_fraction: float) -> float:
     """Largest CVaR error that a root-mean-square quantile error (delta) allows."""
+    _require_fraction(tail_fraction)
     return quantile_error / math.sqrt(tail_fraction)
 
 
@@ -89,6 +96,7 @@ def violation_bound(tail_shape: float, tail_fraction: float) -> float:
 
     eps * gamma(nu), with gamma(0) = 1/e and gamma(nu) = (1 - nu)^(1/nu).
     """
+    _require_fraction(tail_fraction)
     if not 0.0 <= tail_shape < 1.0:
         raise InvalidInput(f"tail_shape is {tail_shape}; it must be in [0, 1)")
     if tail_shape == 0.0:

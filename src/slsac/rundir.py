@@ -16,10 +16,11 @@ import jax
 
 from slsac import checkpoint, provenance
 from slsac.agent import off_policy
-from slsac.config import Config, from_dict, to_dict, with_overrides
+from slsac.config import Config
 from slsac.display import Display, Silent
 from slsac.envs import duplicate_env, make_env
 from slsac.errors import InvalidInput
+from slsac.overrides import from_dict, to_dict, with_overrides
 from slsac.runlog import read_lines
 from slsac.train import Trainer
 from slsac.types import EnvSpec, SafeEnv

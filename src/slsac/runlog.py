@@ -30,8 +30,13 @@ class RunLog:
             os.truncate(self._path(name), offsets.get(name, 0))
 
     def offsets(self) -> dict[str, int]:
-        """Length in bytes of the exact logs, for the checkpoint."""
-        return {name: self._path(name).stat().st_size for name in EXACT}
+        """Length in bytes of the exact logs, for the checkpoint; they are on the disk by then."""
+        lengths = {}
+        for name in EXACT:
+            with open(self._path(name), "ab") as file:
+                os.fsync(file.fileno())
+                lengths[name] = file.tell()
+        return lengths
 
     def write(self, name: str, record: Mapping[str, Any]) -> None:
         """Appends one line to ``name``.jsonl."""

@@ -24,6 +24,7 @@ from slsac.errors import TrainingFailed
 from slsac.evaluate import TRAINING, Evaluation, episode_seed, evaluate, summarise
 from slsac.metrics import Epoch
 from slsac.replay import Replay
+from slsac.risk import discounted_cost_limit, empirical_cvar
 from slsac.runlog import RunLog
 from slsac.types import SafeEnv
 
@@ -48,7 +49,14 @@ class Trainer:
         self.spec = env.spec
 
         self.agent = off_policy.build(config, self.spec)
-        self.multiplier = multipliers.build(config.multiplier, config.tail_fraction)
+        self.multiplier = multipliers.build(
+            config.multiplier,
+            tail_fraction=config.tail_fraction,
+            cost_limit=config.cost_limit,
+            discounted_cost_limit=discounted_cost_limit(
+                config.cost_limit, config.cost_critic.discount, self.spec.horizon
+            ),
+        )
         init_key, self._action_key = jax.random.split(jax.random.PRNGKey(config.seed))
         self._update, self._metric_names, self._part_names = off_policy.jit_update(self.agent)
         self._explore = jax.jit(
@@ -61,6 +69,7 @@ class Trainer:
         self.state = jax.jit(self.agent.init)(init_key)
         self.multiplier_state = self.multiplier.init()
         self.window: list[float] = []
+        self._critic_signal: float | None = None
         self.step = self.episode = self.updates = self._checkpoint_step = 0
         self.epoch = Epoch()
         self._warmup_rng = np.random.Generator(
@@ -79,8 +88,8 @@ class Trainer:
 
     @property
     def cost_signal(self) -> float | None:
-        """What the multiplier holds against the limit; None while no episode has finished."""
-        return self.multiplier.signal(self.window)
+        """What the multiplier holds against its limit; None while there is nothing to go by."""
+        return self.multiplier.signal(self.window, self._critic_signal)
 
     def advance(self, until: int) -> None:
         """Trains up to step ``until``, writing logs, evaluations and checkpoints on the way."""
@@ -125,16 +134,17 @@ class Trainer:
         if self.step > config.multiplier_warmup_steps:
             signal = self.cost_signal
             if signal is not None:
-                self.multiplier_state = self.multiplier.update(
-                    self.multiplier_state, signal - config.cost_limit
-                )
+                self.multiplier_state = self.multiplier.update(self.multiplier_state, signal)
         return episode_over
 
     def _learn(self) -> None:
         with_policy = (self.updates + 1) % self.config.policy_delay == 0
+        batch = self.replay.sample(self.config.batch_size)
+        if self.config.cost_critic.normalise_costs:
+            batch = batch._replace(cost=batch.cost / np.float32(self.replay.cost_deviation()))
         self.state, values, finite = self._update(
             self.state,
-            self.replay.sample(self.config.batch_size),
+            batch,
             np.float32(self.multiplier_state.value),
             with_policy,
         )
@@ -143,7 +153,10 @@ class Trainer:
             names = self._part_names[with_policy]
             broken = [name for name, ok in zip(names, np.asarray(finite), strict=True) if not ok]
             self._fail(f"not finite after step {self.step}: {', '.join(broken)}")
-        self.epoch.add(self._metric_names[with_policy], np.asarray(values))
+        names = self._metric_names[with_policy]
+        self.epoch.add(names, np.asarray(values))
+        if off_policy.CRITIC_SIGNAL in names:
+            self._critic_signal = float(values[names.index(off_policy.CRITIC_SIGNAL)])
 
     def _begin_episode(self) -> None:
         self._observation = self.env.reset(episode_seed(self.config.seed, TRAINING, self.episode))
@@ -174,7 +187,12 @@ class Trainer:
             "step": self.step,
             "epoch": number,
             "episodes": self.episode,
-            "window_signal": self.cost_signal,
+            "window_mean": empirical_cvar(self.window, 1.0) if self.window else None,
+            "window_cvar": empirical_cvar(self.window, self.config.tail_fraction)
+            if self.window
+            else None,
+            "signal": self.cost_signal,
+            "signal_limit": self.multiplier.limit,
             "multiplier": self.multiplier_state.value,
             **self.epoch.means(),
         }
@@ -240,6 +258,7 @@ class Trainer:
             "episode": self.episode,
             "updates": self.updates,
             "window": self.window,
+            "critic_signal": self._critic_signal,
             "multiplier": self.multiplier_state,
             "epoch": self.epoch.facts(),
             "replay": self.replay.cursor(),
@@ -261,6 +280,7 @@ class Trainer:
         self.state = checkpoint.tree_from(found.tensors, self.state, found.path)
         self.step, self.episode, self.updates = facts["step"], facts["episode"], facts["updates"]
         self.window = facts["window"]
+        self._critic_signal = facts["critic_signal"]
         value, memory = facts["multiplier"]
         self.multiplier_state = multipliers.MultiplierState(value, tuple(memory))
         self.epoch = Epoch(facts["epoch"])

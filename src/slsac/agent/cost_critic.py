@@ -107,8 +107,35 @@ def quantile(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> C
     return CostCritic(init, loss, charge)
 
 
+def scalar(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> CostCritic:
+    """One network for the expected cost-to-go, trained on squared errors; it is what is charged."""
+    sizes = (spec.observation_size + spec.action_size, *config.hidden, 1)
+
+    def value(params: MLP, observation: jax.Array, action: jax.Array) -> jax.Array:
+        return params(jnp.concatenate([observation, action], axis=-1))[..., 0]
+
+    def loss(
+        params: MLP, target_params: MLP, batch: Batch, next_action: jax.Array, key: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        next_cost = value(target_params, batch.next_observation, next_action)
+        target = batch.cost + config.discount * (1.0 - batch.terminated) * above_floor(
+            next_cost, config.cost_floor
+        )
+        predicted = value(params, batch.observation, batch.action)
+        error = jnp.mean((predicted - jax.lax.stop_gradient(target)) ** 2)
+        return error, {"cost_critic_loss": error, "cost_value": jnp.mean(predicted)}
+
+    def charge(params: MLP, observation: jax.Array, action: jax.Array, key: jax.Array) -> jax.Array:
+        return above_floor(value(params, observation, action), config.cost_floor)
+
+    return CostCritic(lambda key: MLP(sizes, key=key), loss, charge)
+
+
 def build(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> CostCritic:
     return _KINDS[config.kind](config, spec, tail_fraction)
 
 
-_KINDS: dict[str, Callable[[CostCriticConfig, EnvSpec, float], CostCritic]] = {"quantile": quantile}
+_KINDS: dict[str, Callable[[CostCriticConfig, EnvSpec, float], CostCritic]] = {
+    "quantile": quantile,
+    "scalar": scalar,
+}

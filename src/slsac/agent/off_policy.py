@@ -22,6 +22,9 @@ from slsac.types import Batch, EnvSpec
 
 Metrics = dict[str, jax.Array]
 
+CRITIC_SIGNAL = "critic_signal"
+"""Metric that the multiplier's signal ``critic`` reads: the mean charge for replayed actions."""
+
 
 class AgentState(NamedTuple):
     """Everything the agent learns and remembers; a pytree of arrays."""
@@ -74,7 +77,7 @@ def build(config: Config, spec: EnvSpec) -> OffPolicyAgent:
             policy=build_optimiser(config.policy.optimiser, policy_key),
             reward=build_optimiser(config.reward_critic.optimiser, reward_key, stacked=True),
             cost=build_optimiser(config.cost_critic.optimiser, cost_key),
-            temperature=optax.adam(config.policy.optimiser.learning_rate),
+            temperature=optax.adam(config.policy.temperature_learning_rate),
         )
 
     # Noise keys live in the optimisers' states, put there by `init`; this one is never drawn from.
@@ -85,7 +88,8 @@ def build(config: Config, spec: EnvSpec) -> OffPolicyAgent:
         policy = head.init(policy_key)
         reward_params = reward.init(reward_key)
         cost_params = cost.init(cost_key)
-        log_temperature = jnp.log(jnp.asarray(max(config.policy.temperature, 1e-38), jnp.float32))
+        # A temperature of 0 is never read from here; its logarithm must only be finite.
+        log_temperature = jnp.log(jnp.float32(max(config.policy.temperature, 1e-30)))
         start = optimisers(noise_key)
         return AgentState(
             policy=policy,
@@ -107,7 +111,11 @@ def build(config: Config, spec: EnvSpec) -> OffPolicyAgent:
         return jnp.exp(state.log_temperature) if automatic else config.policy.temperature
 
     def update_critics(
-        state: AgentState, batch: Batch, action_key: jax.Array, fraction_key: jax.Array
+        state: AgentState,
+        batch: Batch,
+        action_key: jax.Array,
+        fraction_key: jax.Array,
+        charge_key: jax.Array,
     ) -> tuple[AgentState, Metrics]:
         target_policy = state.policy if state.target_policy is None else state.target_policy
         next_action, next_log_prob = head.target(target_policy, batch.next_observation, action_key)
@@ -128,6 +136,8 @@ def build(config: Config, spec: EnvSpec) -> OffPolicyAgent:
             step.reward, reward_gradient, state.reward_optimiser, state.reward_critics
         )
 
+        if config.cost_critic.target_action == "online-mean":
+            next_action = head.mode(state.policy, batch.next_observation)
         cost_gradient, cost_metrics = jax.grad(cost.loss, has_aux=True)(
             state.cost_critic, state.target_cost_critic, batch, next_action, fraction_key
         )
@@ -140,6 +150,9 @@ def build(config: Config, spec: EnvSpec) -> OffPolicyAgent:
             cost_critic=cost_params,
             cost_optimiser=cost_optimiser,
         )
+        if config.multiplier.signal == "critic":
+            charge = cost.charge(state.cost_critic, batch.observation, batch.action, charge_key)
+            cost_metrics = cost_metrics | {CRITIC_SIGNAL: jnp.mean(charge)}
         return state, reward_metrics | cost_metrics
 
     def policy_loss(
@@ -203,8 +216,8 @@ def build(config: Config, spec: EnvSpec) -> OffPolicyAgent:
     def update(
         state: AgentState, batch: Batch, multiplier: jax.Array, with_policy: bool
     ) -> tuple[AgentState, Metrics]:
-        keys = jax.random.split(jax.random.fold_in(state.key, state.updates), 4)
-        state, metrics = update_critics(state, batch, keys[0], keys[1])
+        keys = jax.random.split(jax.random.fold_in(state.key, state.updates), 5)
+        state, metrics = update_critics(state, batch, keys[0], keys[1], keys[4])
         if with_policy:
             state, policy_metrics = update_policy(state, batch, multiplier, keys[2], keys[3])
             state = move_targets(state)

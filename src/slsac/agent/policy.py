@@ -64,8 +64,38 @@ def squashed_gaussian(config: PolicyConfig, spec: EnvSpec) -> PolicyHead:
     return PolicyHead(init, sample, sample, explore, mode)
 
 
+def deterministic(config: PolicyConfig, spec: EnvSpec) -> PolicyHead:
+    """Tanh of the network's output; noise for exploration and, clipped, in targets (TD3)."""
+
+    def init(key: jax.Array) -> MLP:
+        return MLP((spec.observation_size, *config.hidden, spec.action_size), key=key)
+
+    def mode(params: MLP, observation: jax.Array) -> jax.Array:
+        return jnp.tanh(params(observation))
+
+    def without_density(action: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return action, jnp.zeros(action.shape[:-1])
+
+    def sample(params: MLP, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return without_density(mode(params, observation))
+
+    def target(params: MLP, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        action = mode(params, observation)
+        noise = config.target_noise * jax.random.normal(key, action.shape)
+        bound = config.target_noise_clip
+        return without_density(jnp.clip(action + jnp.clip(noise, -bound, bound), -1.0, 1.0))
+
+    def explore(params: MLP, observation: jax.Array, key: jax.Array) -> jax.Array:
+        action = mode(params, observation)
+        noise = config.exploration_noise * jax.random.normal(key, action.shape)
+        return jnp.clip(action + noise, -1.0, 1.0)
+
+    return PolicyHead(init, sample, target, explore, mode)
+
+
 _HEADS: dict[str, Callable[[PolicyConfig, EnvSpec], PolicyHead]] = {
-    "squashed-gaussian": squashed_gaussian
+    "squashed-gaussian": squashed_gaussian,
+    "deterministic": deterministic,
 }
 
 

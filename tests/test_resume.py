@@ -23,7 +23,7 @@ from slsac.runlog import read_lines
 EXACT_FILES = ("progress.jsonl", "episodes.jsonl", "evaluations.jsonl", "policy.safetensors")
 
 
-def quick_config(**overrides: Any) -> Config:
+def quick_config(algo: str = "sl-sac", **overrides: Any) -> Config:
     """300 steps of ten-step episodes, with epochs and checkpoints that fall between them."""
     settings: dict[str, Any] = {
         "steps": 300,
@@ -36,7 +36,7 @@ def quick_config(**overrides: Any) -> Config:
         "cost_limit": 1.0,
         "policy__temperature": 0.01,
     }
-    return small_config("ProbeChoice-v0", **(settings | overrides))
+    return small_config("ProbeChoice-v0", algo, **(settings | overrides))
 
 
 def everything(run: Path) -> dict[str, bytes]:
@@ -206,3 +206,18 @@ def test_killed_at_random_moments_and_resumed_equals_undisturbed(tmp_path: Path)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors.decode()
     assert everything(killed_run) == everything(undisturbed_run)
+
+
+def test_a_config_from_before_a_field_existed_reads_with_the_preset_value(tmp_path: Path) -> None:
+    rundir.start(quick_config(), tmp_path).close()
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["multiplier"]["damping"], config["polyak"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    read, _, _ = rundir.read_config(tmp_path)
+    assert read.multiplier.damping == 10.0
+    assert read.polyak == 0.005
+    assert read.cost_limit == 1.0
+    config["polyack"] = 1.0
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InvalidInput, match="polyack"):
+        rundir.read_config(tmp_path)

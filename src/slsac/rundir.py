@@ -21,6 +21,7 @@ from slsac.display import Display, Silent
 from slsac.envs import duplicate_env, make_env
 from slsac.errors import InvalidInput
 from slsac.overrides import from_dict, to_dict, with_overrides
+from slsac.presets import preset
 from slsac.runlog import read_lines
 from slsac.train import Trainer
 from slsac.types import EnvSpec, SafeEnv
@@ -109,7 +110,7 @@ def write_config(config: Config, run: Path, spec: EnvSpec, facts: dict[str, Any]
 
 
 def read_config(run: Path) -> tuple[Config, EnvSpec, dict[str, Any]]:
-    """What `write_config` wrote."""
+    """What `write_config` wrote; fields that it did not know yet have their preset's value."""
     path = run / "config.json"
     if not path.exists():
         raise InvalidInput(
@@ -120,7 +121,17 @@ def read_config(run: Path) -> tuple[Config, EnvSpec, dict[str, Any]]:
         facts, spec = values.pop("provenance"), EnvSpec(**values.pop("spec"))
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"{path} cannot be read: {error}") from None
-    return from_dict(values), spec, facts
+    known = to_dict(preset(values["algo"], values["env"]))
+    return from_dict(_filled(values, known)), spec, facts
+
+
+def _filled(values: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    """``values`` with what it lacks taken from ``known``, at every level."""
+    filled = known | values
+    for name, part in known.items():
+        if isinstance(part, dict) and isinstance(values.get(name), dict):
+            filled[name] = _filled(values[name], part)
+    return filled
 
 
 def load_policy(run: Path) -> tuple[off_policy.OffPolicyAgent, Any]:

@@ -1,6 +1,7 @@
 """Steps per second of whole training, the update alone, and its matrix products alone.
 
-    make bench          or: python benchmarks/throughput.py --env SafetyAntVelocity-v1 --steps 600
+    make bench
+    python benchmarks/throughput.py --algos sl-sac sac-lag --omnisafe PEER/bin/python
 
 Update and floor are measured in turns, several times, and medians are shown: the machine may be
 busy with other things, and a ratio taken within one run suffers least from that.
@@ -12,6 +13,7 @@ import argparse
 import itertools
 import json
 import resource
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -26,7 +28,6 @@ from slsac import provenance, rundir
 from slsac.config import Config
 from slsac.overrides import with_overrides
 from slsac.presets import preset
-from slsac.train import Trainer
 from slsac.types import EnvSpec
 
 
@@ -53,8 +54,9 @@ def matrix_products(config: Config, spec: EnvSpec) -> list[tuple[int, int, int, 
     # Targets and predictions always; once more through the critics for the policy.
     network(2 * reward.pairs, (inputs, *reward.hidden, 1), 2 + often, 1.0, 1 + often, often)
     network(1, (inputs, *cost.hidden), 2 + often, 1.0, 1 + often, often)
-    found.append((1, batch, cost.hidden[-1], cost.quantiles, 2 + often + 2 * (1 + often)))
-    found.append((1, cost.quantiles, cost.embedding, cost.hidden[-1], 2 + often + 1.0))
+    if cost.kind == "quantile":
+        found.append((1, batch, cost.hidden[-1], cost.quantiles, 2 + often + 2 * (1 + often)))
+        found.append((1, cost.quantiles, cost.embedding, cost.hidden[-1], 2 + often + 1.0))
     network(
         1,
         (spec.observation_size, *policy.hidden, 2 * spec.action_size),
@@ -89,63 +91,102 @@ def median_ms(call: Callable[[], Any], repeats: int) -> float:
     return 1e3 * float(np.median(times))
 
 
-def measure(trainer: Trainer, steps: int) -> dict[str, float]:
-    config = trainer.config
-    trainer.advance(config.warmup_steps + 10)  # compiles both kinds of update
-    products = matrix_products(config, trainer.spec)
-    floor = floor_call(products)
-    floor()
+class Subject:
+    """One algorithm in training, measured in turns with the others."""
 
-    def two_updates() -> None:
-        trainer._learn()
-        trainer._learn()
-        jax.block_until_ready(trainer.state)
+    def __init__(self, algo: str, env: str, fill: int, folder: Path) -> None:
+        config = with_overrides(
+            preset(algo, env), {"warmup_steps": fill, "evaluate_every_epochs": 1_000_000}
+        )
+        self.algo = algo
+        self.trainer = rundir.start(config, folder / algo.replace("/", "-"))
+        self.trainer.advance(fill + 10)  # compiles both kinds of update
+        products = matrix_products(config, self.trainer.spec)
+        self.gflop = 2e-9 * sum(s * r * i * c * times for s, r, i, c, times in products)
+        self._floor = floor_call(products)
+        self._floor()
+        self.whole: list[float] = []
+        self.update: list[float] = []
+        self.floor: list[float] = []
 
-    whole, update, least = [], [], []
-    for _ in range(5):
-        started, first = time.perf_counter(), trainer.step
-        trainer.advance(first + steps // 5)
-        whole.append((trainer.step - first) / (time.perf_counter() - started))
-        update.append(median_ms(two_updates, 15) / 2)
-        least.append(median_ms(floor, 15) / 2)
-    flops = 2 * sum(s * r * i * c * times for s, r, i, c, times in products)
-    return {
-        "training_steps_per_second": float(np.median(whole)),
-        "update_ms": float(np.median(update)),
-        "floor_ms": float(np.median(least)),
-        "share_of_floor": float(np.median(np.array(least) / np.array(update))),
-        "gflop_per_update": flops / 1e9,
-        "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    }
+    def measure(self, steps: int) -> None:
+        trainer = self.trainer
+
+        def updates() -> None:
+            for _ in range(trainer.config.policy_delay):
+                trainer._learn()
+            jax.block_until_ready(trainer.state)
+
+        started = time.perf_counter()
+        trainer.advance(trainer.step + steps)
+        self.whole.append(steps / (time.perf_counter() - started))
+        self.update.append(median_ms(updates, 15) / trainer.config.policy_delay)
+        self.floor.append(median_ms(self._floor, 15) / 2)
+
+    def summary(self) -> dict[str, float]:
+        return {
+            "training_steps_per_second": float(np.median(self.whole)),
+            "update_ms": float(np.median(self.update)),
+            "floor_ms": float(np.median(self.floor)),
+            "share_of_floor": float(np.median(np.array(self.floor) / np.array(self.update))),
+            "gflop_per_update": self.gflop,
+        }
+
+
+def omnisafe_steps_per_second(python: Path, env: str) -> float:
+    """OmniSafe's SACLag on the same task, in its own environment."""
+    script = Path(__file__).parent / "peers" / "omnisafe_loop.py"
+    done = subprocess.run(
+        [python, script, "SACLag", env, "500"], capture_output=True, text=True, check=True
+    )
+    return float(json.loads(done.stdout.splitlines()[-1])["steps_per_second"])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--algo", default="sl-sac")
+    parser.add_argument("--algos", nargs="+", default=["sl-sac"])
     parser.add_argument("--env", default="SafetyAntVelocity-v1")
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=120, help="training steps in a round")
     parser.add_argument("--fill", type=int, default=5_000, help="random steps before learning")
+    parser.add_argument("--omnisafe", type=Path, help="Python of an environment with OmniSafe")
     parser.add_argument("--json", type=Path, help="write the figures here too")
     options = parser.parse_args()
-    config = with_overrides(
-        preset(options.algo, options.env),
-        {"warmup_steps": options.fill, "evaluate_every_epochs": 1_000_000},
-    )
+    peer: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
-        trainer = rundir.start(config, Path(folder) / "run")
-        result = measure(trainer, options.steps)
-        trainer.close()
-    share = 100 * result["share_of_floor"]
-    print(f"{options.algo} on {options.env}, {provenance.available_cores()} cores")
-    print(f"whole training   {result['training_steps_per_second']:8.1f} env steps/s")
-    print(f"update alone     {result['update_ms']:8.2f} ms")
+        subjects = [
+            Subject(algo, options.env, options.fill, Path(folder)) for algo in options.algos
+        ]
+        for _ in range(options.rounds):
+            for subject in subjects:
+                subject.measure(options.steps)
+            if options.omnisafe:
+                peer.append(omnisafe_steps_per_second(options.omnisafe, options.env))
+        for subject in subjects:
+            subject.trainer.close()
+    results: dict[str, Any] = {subject.algo: subject.summary() for subject in subjects}
+    peer_speed = float(np.median(peer)) if peer else None
     print(
-        f"matrix products  {result['floor_ms']:8.2f} ms, {result['gflop_per_update']:.2f} GFLOP; "
-        f"the update has {share:.0f} % of their speed"
+        f"{options.env}, {provenance.available_cores()} cores, medians of {options.rounds} rounds\n"
     )
-    print(f"peak memory      {result['memory_mb']:8.0f} MB")
+    print("| algorithm | training steps/s | update ms | its matrix products ms (GFLOP) | "
+          "speed of the products | against OmniSafe's SACLag |")  # fmt: skip
+    print("|---|---|---|---|---|---|")
+    for algo, found in results.items():
+        speed = found["training_steps_per_second"]
+        ratio = f"{speed / peer_speed:.1f}x" if peer_speed else "-"
+        print(
+            f"| {algo} | {speed:.1f} | {found['update_ms']:.1f} | {found['floor_ms']:.1f} "
+            f"({found['gflop_per_update']:.2f}) | {100 * found['share_of_floor']:.0f} % | {ratio} |"
+        )
+    if peer_speed:
+        print(f"| OmniSafe 0.5.0 SACLag | {peer_speed:.1f} | | | | 1x |")
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"\npeak memory of this process: {memory:.0f} MB")
     if options.json:
-        options.json.write_text(json.dumps(result | {"machine": provenance.describe()}, indent=2))
+        results |= {"omnisafe_sac_lag": peer_speed, "memory_mb": memory}
+        results |= {"env": options.env, "machine": provenance.describe()}
+        options.json.write_text(json.dumps(results, indent=2) + "\n")
 
 
 if __name__ == "__main__":

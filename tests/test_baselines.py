@@ -34,7 +34,7 @@ def expected_cost(trainer: Trainer, observation: np.ndarray) -> float:
     return float(critic.charge(trainer.state.cost_critic, *at, jax.random.PRNGKey(0))[0])
 
 
-@pytest.mark.parametrize("algo", ("sac-lag", "td3-lag", "wcsac"))
+@pytest.mark.parametrize("algo", ["sac-lag", "td3-lag", "wcsac"])
 def test_values_of_the_chain(start: Start, algo: str) -> None:
     # The pid presets have the same critics as the lag ones. Without automatic temperature the
     # entropy bonus is zero and the values are those of the table.
@@ -107,7 +107,7 @@ def test_resumed_and_repeated_runs_equal_undisturbed_ones(tmp_path: Path, algo: 
     assert stopped(tmp_path / "b", config, 97, 263) == expected
 
 
-@pytest.mark.parametrize("env", ("SafetyHopperVelocity-v1", "SafetyPointGoal1-v0"))
+@pytest.mark.parametrize("env", ["SafetyHopperVelocity-v1", "SafetyPointGoal1-v0"])
 @pytest.mark.parametrize("algo", ALGOS)
 def test_first_steps_on_a_real_task_are_finite(tmp_path: Path, algo: str, env: str) -> None:
     temperature = 0.0 if algo.startswith("td3") else 0.1

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -67,7 +68,8 @@ def test_other_shape_is_named(tmp_path: Path) -> None:
     path = save(tmp_path, 1)
     wider = state()._replace(network=MLP((3, 5, 1), key=jax.random.PRNGKey(0)))
     with pytest.raises(
-        TrainingFailed, match=r"network\.weights\[0\] is \(3, 4\), .* shape \(3, 5\)"
+        TrainingFailed,
+        match=r"network\.weights\[0\] is \(\(3, 4\), dtype\('float32'\)\), .* for \(\(3, 5\), ",
     ):
         checkpoint.tree_from(checkpoint.load(path).tensors, wider, path)
 
@@ -75,8 +77,18 @@ def test_other_shape_is_named(tmp_path: Path) -> None:
 def test_missing_tensor_is_named(tmp_path: Path) -> None:
     path = save(tmp_path, 1)
     longer = state()._replace(missing=jnp.zeros(2))
-    with pytest.raises(TrainingFailed, match=r"missing is missing, .* shape \(2,\)"):
+    with pytest.raises(TrainingFailed, match=r"missing is missing, .* for \(\(2,\), "):
         checkpoint.tree_from(checkpoint.load(path).tensors, longer, path)
+
+
+def test_other_dtype_is_named(tmp_path: Path) -> None:
+    path = save(tmp_path, 1)
+    counted = state()._replace(updates=jnp.asarray(7.0, jnp.float32))
+    with pytest.raises(
+        TrainingFailed,
+        match=r"updates is \(\(\), dtype\('int32'\)\), .* for \(\(\), dtype\('float32'\)\)",
+    ):
+        checkpoint.tree_from(checkpoint.load(path).tensors, counted, path)
 
 
 def test_same_state_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -132,10 +144,35 @@ def truncate_facts(path: Path) -> None:
     file.write_bytes(file.read_bytes()[:-10])
 
 
+def change_a_number(path: Path) -> None:
+    file = path / "state.json"
+    text = file.read_text()
+    step = json.loads(text)["step"]
+    assert text.count(f'"step": {step}') == 1
+    file.write_text(text.replace(f'"step": {step}', f'"step": {step + 1}'))
+
+
+def drop_a_fact(path: Path) -> None:
+    file = path / "state.json"
+    facts = json.loads(file.read_text())
+    del facts["step"]
+    file.write_text(json.dumps(facts))
+
+
+def drop_the_checksum(path: Path) -> None:
+    file = path / "state.json"
+    facts = json.loads(file.read_text())
+    del facts["facts_sha256"]
+    file.write_text(json.dumps(facts))
+
+
 every_damage = pytest.mark.parametrize(
     "damage",
-    [truncate_tensors, empty_tensors, flip_a_bit, remove_tensors, remove_facts, truncate_facts],
-)
+    [
+        truncate_tensors, empty_tensors, flip_a_bit, remove_tensors, remove_facts, truncate_facts,
+        change_a_number, drop_a_fact, drop_the_checksum,
+    ],
+)  # fmt: skip
 
 
 @every_damage
@@ -151,6 +188,21 @@ def test_damaged_checkpoint_falls_back_to_the_one_before(
     (message,) = messages
     assert "damaged" in message
     assert str(newest) in message
+
+
+@pytest.mark.parametrize("text", ["[]", "null", "3", "{}", '"facts_sha256"', ""])
+def test_facts_of_another_kind_are_damage(tmp_path: Path, text: str) -> None:
+    path = save(tmp_path, 1)
+    (path / "state.json").write_text(text)
+    with pytest.raises(checkpoint.Damaged, match=re.escape(str(path))):
+        checkpoint.load(path)
+
+
+def test_changed_number_is_named_as_a_checksum_that_does_not_match(tmp_path: Path) -> None:
+    path = save(tmp_path, 20)
+    change_a_number(path)
+    with pytest.raises(checkpoint.Damaged, match=r"checksum of state\.json does not match"):
+        checkpoint.load(path)
 
 
 def test_sound_newest_checkpoint_is_taken_without_a_message(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from slsac.agent import cost_critic, reward_critic
 from slsac.agent.cost_critic import QuantileNetwork, above_floor, draw_fractions
 from slsac.networks import MLP
-from slsac.presets import SL_SAC
+from slsac.presets import SAC_LAG, SL_SAC
 from slsac.types import Batch, EnvSpec
 
 KEY = jax.random.PRNGKey(0)
@@ -301,3 +301,84 @@ def test_trained_quantiles_are_those_of_the_cost() -> None:
     np.testing.assert_allclose(quantiles[0], [1.0, 2.0, 3.0], atol=0.2)
     charge = critic.charge(trained, nothing[:1], nothing[:1, :2], KEY)
     assert float(charge[0]) == pytest.approx(3.0, abs=0.2)
+
+
+SCALAR = replace(SAC_LAG.cost_critic, hidden=(1,), discount=0.5)
+
+
+@functools.cache
+def scalar_critic(floor: float | None = 0.0) -> cost_critic.CostCritic:
+    return cost_critic.build(replace(SCALAR, cost_floor=floor), SPEC, 0.5)
+
+
+def scalar_params(level: float, slope: float = 0.0) -> MLP:
+    """C(s, a) = level + slope * max(first entry of a, 0)."""
+    shapes = jax.eval_shape(scalar_critic().init, KEY)
+    zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    # The input is the three entries of the observation, then the two of the action.
+    pick = np.array([[0], [0], [0], [1], [0]], np.float32)
+    return eqx.tree_at(
+        lambda n: (n.weights[0], n.weights[1], n.biases[1]),
+        zeros,
+        (pick, np.full((1, 1), slope, np.float32), np.full(1, level, np.float32)),
+    )
+
+
+def scalar_loss(
+    online: MLP, target: MLP, batch: Batch, next_action: Any, floor: float | None = 0.0
+) -> tuple[float, dict[str, jax.Array]]:
+    value, metrics = scalar_critic(floor).loss(online, target, batch, next_action, KEY)
+    assert metrics["cost_critic_loss"] == value
+    return float(value), metrics
+
+
+def test_scalar_loss_is_the_mean_squared_error() -> None:
+    batch = make_batch(3, cost=np.array([0.0, 1.0, 2.0]), terminated=np.array([0.0, 0.0, 1.0]))
+    # Targets: 0 + .5 * 8 and 1 + .5 * 8, but 2 alone where the task ended. Errors 1, 2 and -1.
+    loss, metrics = scalar_loss(scalar_params(3.0), scalar_params(8.0), batch, batch.action)
+    assert loss == pytest.approx((1 + 4 + 1) / 3)
+    assert float(metrics["cost_value"]) == 3.0
+
+
+def test_scalar_target_is_the_target_critics_value_of_the_next_action() -> None:
+    batch = make_batch(2, cost=np.zeros(2), action=np.array([[1.0, 9.0], [1.0, 9.0]]))
+    next_action = np.array([[3.0, 9.0], [5.0, 9.0]])
+    # Online values 1 and 1, targets .5 * 2 * 3 and .5 * 2 * 5: errors 2 and 4.
+    loss, _ = scalar_loss(scalar_params(0.0, 1.0), scalar_params(0.0, 2.0), batch, next_action)
+    assert loss == pytest.approx((4 + 16) / 2)
+
+
+@pytest.mark.parametrize(("floor", "target"), [(0.0, 2.0), (-2.0, 1.0), (None, -1.0)])
+def test_scalar_target_keeps_the_future_above_the_floor(floor: float | None, target: float) -> None:
+    batch = make_batch(3, cost=np.full(3, 2.0))
+    # 2 + .5 * max(-6, floor).
+    loss, _ = scalar_loss(scalar_params(target), scalar_params(-6.0), batch, batch.action, floor)
+    assert loss == 0.0
+
+
+def test_scalar_charge_is_the_value() -> None:
+    batch = make_batch(3, action=np.array([[0.5, 9.0], [-1.0, 9.0], [0.25, 9.0]]))
+    params = scalar_params(2.0, 4.0)
+    for tail_fraction in (1.0, 0.1):
+        critic = cost_critic.build(SCALAR, SPEC, tail_fraction)
+        charge = critic.charge(params, batch.observation, batch.action, KEY)
+        np.testing.assert_array_equal(charge, [4.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize(("floor", "charged"), [(0.0, 0.0), (-2.0, -2.0), (None, -5.0)])
+def test_scalar_charge_is_kept_above_the_floor(floor: float | None, charged: float) -> None:
+    batch = make_batch(3)
+    charge = scalar_critic(floor).charge(scalar_params(-5.0), batch.observation, batch.action, KEY)
+    np.testing.assert_array_equal(charge, np.full(3, charged))
+
+
+def test_scalar_loss_sends_no_gradient_into_its_target() -> None:
+    batch = make_batch(3, cost=np.zeros(3))
+
+    def loss(params: MLP, target_params: MLP) -> jax.Array:
+        return scalar_critic().loss(params, target_params, batch, batch.action, KEY)[0]
+
+    online, target = jax.jit(jax.grad(loss, argnums=(0, 1)))(scalar_params(3.0), scalar_params(8.0))
+    # d/dC of (C - 4)^2 at 3.
+    np.testing.assert_allclose(online.biases[-1], [-2.0])
+    assert not any(np.any(leaf) for leaf in jax.tree.leaves(target))

@@ -13,7 +13,7 @@ import pytest
 from slsac.agent import policy as policies
 from slsac.agent.policy import squashed_log_prob
 from slsac.networks import MLP
-from slsac.presets import SL_SAC
+from slsac.presets import SL_SAC, TD3_LAG
 from slsac.types import EnvSpec
 
 KEY = jax.random.PRNGKey(0)
@@ -131,3 +131,81 @@ def test_gradient_reaches_mean_and_log_std() -> None:
     # u = mean + exp(log_std) * noise: du / d(mean) = 1 and du / d(log_std) = noise.
     expected = np.concatenate([slope.sum(axis=0), (slope * noise).sum(axis=0)])
     np.testing.assert_allclose(gradient.biases[-1], expected, rtol=1e-4)
+
+
+# exploration_noise .1, target_noise .2 clipped at .5, as TD3 has them.
+DETERMINISTIC = replace(TD3_LAG.policy, hidden=(8,))
+TD3_HEAD = policies.build(DETERMINISTIC, SPEC)
+
+
+def constant_action(action: float) -> MLP:
+    """The same deterministic action in every state and every dimension."""
+    shapes = jax.eval_shape(TD3_HEAD.init, KEY)
+    zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    output = np.full(2, np.arctanh(action), np.float32)
+    return eqx.tree_at(lambda network: network.biases[-1], zeros, output)
+
+
+def test_deterministic_sample_is_the_mode_without_density() -> None:
+    params = jax.jit(TD3_HEAD.init)(KEY)
+    mode = TD3_HEAD.mode(params, OBSERVATIONS)
+    action, log_prob = TD3_HEAD.sample(params, OBSERVATIONS, KEY)
+    np.testing.assert_array_equal(action, mode)
+    np.testing.assert_array_equal(log_prob, np.zeros(5))
+    assert mode.shape == (5, 2)
+    # It is a function of the state, not a constant.
+    assert len(np.unique(mode)) == mode.size
+    np.testing.assert_allclose(
+        TD3_HEAD.mode(constant_action(0.3), OBSERVATIONS), np.full((5, 2), 0.3), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("action", [0.0, 0.9, -0.9])
+def test_target_noise_is_clipped_and_so_is_the_action(action: float) -> None:
+    head = policies.build(replace(DETERMINISTIC, target_noise=1.0, target_noise_clip=0.3), SPEC)
+    found, log_prob = head.target(constant_action(action), np.zeros((2000, 3)), KEY)
+    assert not np.any(log_prob)
+    low, high = max(action - 0.3, -1.0), min(action + 0.3, 1.0)
+    assert float(found.min()) == pytest.approx(low, abs=1e-6)
+    assert float(found.max()) == pytest.approx(high, abs=1e-6)
+    assert np.all(np.abs(found) <= 1.0)
+    # Of a standard normal, 23.6 % lies within +-.3 and the rest at its edges.
+    inside = np.mean(np.abs(found - action) < 0.3 - 1e-6)
+    if action == 0.0:
+        assert inside == pytest.approx(0.236, abs=0.04)
+
+
+def test_target_noise_has_the_configured_deviation() -> None:
+    head = policies.build(replace(DETERMINISTIC, target_noise=0.05), SPEC)
+    found, _ = head.target(constant_action(0.0), np.zeros((2000, 3)), KEY)
+    # 4,000 draws: the deviation has a relative standard error of 1.1 %.
+    assert float(np.std(found)) == pytest.approx(0.05, rel=0.05)
+
+
+def test_exploration_noise_has_the_configured_deviation() -> None:
+    found = TD3_HEAD.explore(constant_action(0.2), np.zeros((2000, 3)), KEY)
+    assert float(np.mean(found)) == pytest.approx(0.2, abs=0.01)
+    assert float(np.std(found)) == pytest.approx(0.1, rel=0.05)
+    assert len(np.unique(found)) > 3900
+    other = TD3_HEAD.explore(constant_action(0.2), np.zeros((2000, 3)), jax.random.PRNGKey(2))
+    assert not np.any(np.asarray(found) == np.asarray(other))
+
+
+def test_exploration_stays_within_bounds() -> None:
+    found = TD3_HEAD.explore(constant_action(0.95), np.zeros((2000, 3)), KEY)
+    assert float(found.max()) == 1.0
+    assert float(found.min()) > 0.4
+    silent = policies.build(replace(DETERMINISTIC, exploration_noise=0.0), SPEC)
+    np.testing.assert_array_equal(
+        silent.explore(constant_action(0.95), OBSERVATIONS, KEY),
+        silent.mode(constant_action(0.95), OBSERVATIONS),
+    )
+
+
+def test_gradient_flows_through_the_deterministic_action() -> None:
+    def loss(params: MLP) -> jax.Array:
+        return jnp.sum(TD3_HEAD.sample(params, OBSERVATIONS, KEY)[0])
+
+    gradient = jax.jit(jax.grad(loss))(constant_action(0.6))
+    # Five states, each with a slope of 1 - .6^2.
+    np.testing.assert_allclose(gradient.biases[-1], np.full(2, 5 * 0.64), rtol=1e-5)

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 
+from slsac.errors import TrainingFailed
 from slsac.replay import Replay
 from slsac.types import Batch, EnvSpec
 
@@ -198,3 +202,75 @@ def test_files_keep_the_data(tmp_path: Path) -> None:
     batch = reopened.sample(64)
     assert_same(batch, expected)
     assert_true_to(steps, batch)
+
+
+def play_costs(replay: Replay, costs: Iterable[float]) -> None:
+    replay.begin_episode(observation(0, 0))
+    for cost in costs:
+        replay.add(np.zeros(1), 0.0, cost, False, observation(0, 0))
+
+
+def test_cost_deviation_is_that_of_all_costs_ever_added(tmp_path: Path) -> None:
+    costs = np.random.default_rng(3).exponential(size=50)
+    # The ring holds the last ten only.
+    replay = make(tmp_path, capacity=10)
+    play_costs(replay, costs)
+    np.testing.assert_allclose(replay.cost_deviation(), np.std(costs), rtol=1e-12)
+
+
+def test_cost_deviation_by_hand(tmp_path: Path) -> None:
+    replay = make(tmp_path)
+    # One step in four costs 4: mean 1, mean square 4.
+    play_costs(replay, [0, 0, 0, 4])
+    assert replay.cost_deviation() == math.sqrt(3)
+
+
+def test_cost_deviation_is_one_while_costs_do_not_differ(tmp_path: Path) -> None:
+    replay = make(tmp_path)
+    assert replay.cost_deviation() == 1.0
+    play_costs(replay, [0, 0, 0])
+    assert replay.cost_deviation() == 1.0
+    replay = make(tmp_path / "other")
+    play_costs(replay, [3])
+    assert replay.cost_deviation() == 1.0
+    play_costs(replay, [3, 3])
+    assert replay.cost_deviation() == 1.0
+    play_costs(replay, [7])
+    # 3, 3, 3, 7: mean 4, deviations -1, -1, -1, 3.
+    assert replay.cost_deviation() == math.sqrt(3)
+
+
+def test_cost_deviation_goes_back_with_the_cursor(tmp_path: Path) -> None:
+    replay = make(tmp_path)
+    play_costs(replay, [0, 0, 0, 4])
+    # A checkpoint keeps it as JSON.
+    cursor = json.loads(json.dumps(replay.cursor()))
+    play_costs(replay, [100, 0])
+    assert replay.cost_deviation() > 30.0
+    reopened = make(tmp_path)
+    for restored in (replay, reopened):
+        restored.restore(cursor)
+        assert restored.cost_deviation() == math.sqrt(3)
+        assert restored.cursor() == replay.cursor()
+    for restored in (replay, reopened):
+        play_costs(restored, [1, 1])
+        np.testing.assert_allclose(restored.cost_deviation(), np.std([0, 0, 0, 4, 1, 1]))
+
+
+@pytest.mark.parametrize("other", [{"capacity": 101}, {"capacity": 99}, {"reserve": 1}])
+def test_file_of_another_size_is_refused(tmp_path: Path, other: dict[str, int]) -> None:
+    make(tmp_path)
+    sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
+    # Observations of two float32, in twice as many rows as there are steps.
+    needed = 2 * (other.get("capacity", 100) + other.get("reserve", 0)) * 2 * 4
+    with pytest.raises(TrainingFailed, match=rf"observations\.bin has 1600 bytes; .* {needed}$"):
+        make(tmp_path, **other)
+    assert {path.name: path.stat().st_size for path in tmp_path.iterdir()} == sizes
+
+
+def test_cut_file_is_refused_by_name(tmp_path: Path) -> None:
+    make(tmp_path)
+    file = tmp_path / "costs.bin"
+    file.write_bytes(file.read_bytes()[:-4])
+    with pytest.raises(TrainingFailed, match=r"costs\.bin has 396 bytes; .* need 400$"):
+        make(tmp_path)

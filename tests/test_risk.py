@@ -56,6 +56,20 @@ def test_cvar_of_no_episode_is_an_error() -> None:
         risk.empirical_cvar([], 0.5)
 
 
+@pytest.mark.parametrize("tail_fraction", [0.0, -0.5, 1.0001, 2.0, math.inf, math.nan])
+def test_tail_fraction_is_a_share(tail_fraction: float) -> None:
+    message = rf"^tail_fraction is {tail_fraction}; it must be in \(0, 1\]$"
+    for call in (
+        lambda: risk.empirical_cvar([1.0, 2.0], tail_fraction),
+        lambda: risk.tail_count(10, tail_fraction),
+        lambda: risk.cvar_error_bound(0.5, tail_fraction),
+        lambda: risk.tightened_limit(25.0, 0.5, tail_fraction),
+        lambda: risk.violation_bound(0.0, tail_fraction),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            call()
+
+
 @laws
 @given(costs_of_episodes, fractions_of_tail, fractions_of_tail)
 def test_cvar_is_at_least_the_mean_and_grows_as_the_tail_shrinks(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import inspect
 import json
 import sys
 import tempfile
@@ -25,7 +26,7 @@ def allow_unhashable_defaults() -> None:
         if cls is None:
             return functools.partial(lenient, **options)
         ours = cls.__module__.startswith("safety_gymnasium")
-        for name in cls.__dict__.get("__annotations__", {}) if ours else ():
+        for name in inspect.get_annotations(cls) if ours else ():
             default = cls.__dict__.get(name)
             if type(default).__hash__ is None and not isinstance(default, dataclasses.Field):
                 factory = functools.partial(copy.deepcopy, default)

@@ -99,7 +99,7 @@ def test_the_binding_constraint_is_kept(start: Start, algo: str) -> None:
 def test_resumed_and_repeated_runs_equal_undisturbed_ones(tmp_path: Path, algo: str) -> None:
     overrides: dict[str, Any] = {"multiplier__initial": 0.1}
     if algo == "td3-lag":
-        overrides |= {"cost_critic__normalise_costs": True}
+        overrides |= {"cost_critic__cost_scaling": "deviation"}
     if algo.startswith("td3"):
         overrides |= {"policy__temperature": 0.0}
     config = quick_config(algo=algo, **overrides)

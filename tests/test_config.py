@@ -138,6 +138,30 @@ def test_a_whole_part_can_be_replaced() -> None:
     assert with_overrides(sl_sac(), {"multiplier": part}).multiplier is part
 
 
+def test_a_part_and_fields_of_it_can_be_given_together() -> None:
+    part = dataclasses.replace(sl_sac().multiplier, rule="adam", window=3)
+    expected = dataclasses.replace(part, window=7)
+    # In either order the field goes on top of the part.
+    for overrides in (
+        {"multiplier": part, "multiplier.window": 7},
+        {"multiplier.window": 7, "multiplier": part},
+    ):
+        assert with_overrides(sl_sac(), overrides).multiplier == expected
+    optimiser = dataclasses.replace(sl_sac().policy.optimiser, kind="sgld", clip=2.0)
+    found = with_overrides(sl_sac(), {"policy.optimiser": optimiser, "policy.optimiser.clip": 3.0})
+    assert found.policy.optimiser == dataclasses.replace(optimiser, clip=3.0)
+
+
+def test_a_key_that_is_no_text_is_an_unknown_field() -> None:
+    # YAML reads `3: 1` as a number.
+    with pytest.raises(InvalidInput, match=r"^config field '3' does not exist"):
+        with_overrides(sl_sac(), {3: 1})  # type: ignore[dict-item]
+    with pytest.raises(InvalidInput, match=r"^config field 'policy\.3' does not exist"):
+        with_overrides(sl_sac(), {"policy": {3: 1}})
+    with pytest.raises(InvalidInput, match=r"^config field 'None' does not exist"):
+        with_overrides(sl_sac(), {None: 1})  # type: ignore[dict-item]
+
+
 def test_fields_that_constrain_each_other_are_checked_together() -> None:
     # Either one alone would leave log_std_min above log_std_max.
     both = {"policy.log_std_min": 3.0, "policy.log_std_max": 4.0}
@@ -211,6 +235,25 @@ def test_fields_that_constrain_each_other_are_checked_together() -> None:
         ),
         ("policy.hidden", 64, "policy.hidden is 64; it must be a list of whole numbers"),
         ("env", 3, "env is 3; it must be text"),
+        # Too large for a float, and so for the field; it must not end in an OverflowError.
+        ("cost_limit", 10**400, f"cost_limit is {10**400}; it must be a finite number"),
+        ("cost_limit", "1e400", "cost_limit is '1e400'; it must be a finite number"),
+        ("steps", "1e400", "steps is '1e400'; it must be a whole number"),
+        ("seed", 10**400, f"seed is {10**400}; it must be in [0, 2**32)"),
+        ("policy.target_noise", -1, "policy.target_noise is -1.0; it must be at least 0"),
+        ("multiplier.maximum", 0, "multiplier.maximum is 0.0; it must be above 0"),
+        ("multiplier.smoothing", 1, "multiplier.smoothing is 1.0; it must be in [0, 1)"),
+        ("multiplier.damping", -1, "multiplier.damping is -1.0; it must be at least 0"),
+        (
+            "multiplier.derivative_delay",
+            0,
+            "multiplier.derivative_delay is 0; it must be at least 1",
+        ),
+        (
+            "multiplier.integral_gain",
+            -1e-9,
+            "multiplier.integral_gain is -1e-09; it must be at least 0",
+        ),
         (
             "multiplier",
             "adam",
@@ -229,6 +272,48 @@ def test_automatic_temperature_needs_a_start_above_zero() -> None:
         InvalidInput, match=r"policy\.temperature is 0\.0; it must be above 0 where it is automatic"
     ):
         with_overrides(sl_sac(), {"policy.temperature": 0.0, "policy.automatic_temperature": "yes"})
+
+
+def test_deterministic_policy_has_no_temperature_to_adapt() -> None:
+    deterministic = {"policy.head": "deterministic", "policy.automatic_temperature": True}
+    with pytest.raises(InvalidInput) as caught:
+        with_overrides(sl_sac(), deterministic)
+    assert str(caught.value) == (
+        "policy.automatic_temperature is True; it must be false for a deterministic head"
+    )
+
+
+def test_softplus_needs_a_start_above_zero() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        with_overrides(preset("wcsac", VELOCITY), {"multiplier.initial": 0})
+    assert str(caught.value) == (
+        "multiplier.initial is 0.0; it must be in [1e-12, 500] for the softplus rule"
+    )
+    # The others may start at 0.
+    for rule in ("ascent", "adam", "pid"):
+        with_overrides(sl_sac(), {"multiplier.rule": rule, "multiplier.initial": 0})
+
+
+def test_scaled_costs_have_no_limit_to_hold_the_critic_against() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        with_overrides(preset("wcsac", VELOCITY), {"cost_critic.cost_scaling": "deviation"})
+    assert str(caught.value) == (
+        "cost_critic.cost_scaling is deviation; it must be none where multiplier.signal is critic"
+    )
+    changed = with_overrides(sl_sac(), {"cost_critic.cost_scaling": "deviation"})
+    assert changed.cost_critic.cost_scaling == "deviation"
+
+
+def test_standardised_costs_are_signed_and_have_no_floor() -> None:
+    scaling = {"cost_critic.cost_scaling": "standardised"}
+    with pytest.raises(InvalidInput, match=r"cost_critic\.cost_floor is 0\.0; it must be none"):
+        with_overrides(sl_sac(), scaling)
+    with_overrides(sl_sac(), scaling | {"cost_critic.cost_floor": "none"})
+
+
+def test_a_multiplier_cannot_start_above_its_maximum() -> None:
+    with pytest.raises(InvalidInput, match=r"multiplier\.initial is 200\.0; it must be at most"):
+        with_overrides(sl_sac(), {"multiplier.initial": 200.0})
 
 
 def test_hidden_merge_needs_two_layers() -> None:

@@ -215,29 +215,29 @@ def test_cost_deviation_is_that_of_all_costs_ever_added(tmp_path: Path) -> None:
     # The ring holds the last ten only.
     replay = make(tmp_path, capacity=10)
     play_costs(replay, costs)
-    np.testing.assert_allclose(replay.cost_deviation(), np.std(costs), rtol=1e-12)
+    np.testing.assert_allclose(replay.cost_moments()[1], np.std(costs), rtol=1e-12)
 
 
 def test_cost_deviation_by_hand(tmp_path: Path) -> None:
     replay = make(tmp_path)
     # One step in four costs 4: mean 1, mean square 4.
     play_costs(replay, [0, 0, 0, 4])
-    assert replay.cost_deviation() == math.sqrt(3)
+    assert replay.cost_moments()[1] == math.sqrt(3)
 
 
-def test_cost_deviation_is_one_while_costs_do_not_differ(tmp_path: Path) -> None:
+def test_cost_deviation_is_zero_while_costs_do_not_differ(tmp_path: Path) -> None:
     replay = make(tmp_path)
-    assert replay.cost_deviation() == 1.0
+    assert replay.cost_moments()[1] == 0.0
     play_costs(replay, [0, 0, 0])
-    assert replay.cost_deviation() == 1.0
+    assert replay.cost_moments()[1] == 0.0
     replay = make(tmp_path / "other")
     play_costs(replay, [3])
-    assert replay.cost_deviation() == 1.0
+    assert replay.cost_moments()[1] == 0.0
     play_costs(replay, [3, 3])
-    assert replay.cost_deviation() == 1.0
+    assert replay.cost_moments()[1] == 0.0
     play_costs(replay, [7])
     # 3, 3, 3, 7: mean 4, deviations -1, -1, -1, 3.
-    assert replay.cost_deviation() == math.sqrt(3)
+    assert replay.cost_moments()[1] == math.sqrt(3)
 
 
 def test_cost_deviation_goes_back_with_the_cursor(tmp_path: Path) -> None:
@@ -246,15 +246,15 @@ def test_cost_deviation_goes_back_with_the_cursor(tmp_path: Path) -> None:
     # A checkpoint keeps it as JSON.
     cursor = json.loads(json.dumps(replay.cursor()))
     play_costs(replay, [100, 0])
-    assert replay.cost_deviation() > 30.0
+    assert replay.cost_moments()[1] > 30.0
     reopened = make(tmp_path)
     for restored in (replay, reopened):
         restored.restore(cursor)
-        assert restored.cost_deviation() == math.sqrt(3)
+        assert restored.cost_moments()[1] == math.sqrt(3)
         assert restored.cursor() == replay.cursor()
     for restored in (replay, reopened):
         play_costs(restored, [1, 1])
-        np.testing.assert_allclose(restored.cost_deviation(), np.std([0, 0, 0, 4, 1, 1]))
+        np.testing.assert_allclose(restored.cost_moments()[1], np.std([0, 0, 0, 4, 1, 1]))
 
 
 @pytest.mark.parametrize("other", [{"capacity": 101}, {"capacity": 99}, {"reserve": 1}])

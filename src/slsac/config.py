@@ -139,8 +139,9 @@ class CostCriticConfig:
     """Quantile: the whole distribution, and CVaR is charged. Scalar: its mean, which is charged."""
     target_action: Literal["shared", "online-mean"]
     """Next action of the target: the reward critics', or the online policy's mean (OmniSafe)."""
-    normalise_costs: bool
-    """Divides costs by the standard deviation of all costs so far before the critic sees them."""
+    cost_scaling: Literal["none", "deviation", "standardised"]
+    """What is done to costs before the critic sees them, with the mean and standard deviation of
+    all costs so far: divided by the deviation, or also shifted and clipped to +-5 (OmniSafe)."""
     merge: Literal["late", "hidden"]
     """Where the quantile features enter: after both hidden layers, or between them."""
     fractions: Literal["shared", "per-sample"]
@@ -170,6 +171,10 @@ class CostCriticConfig:
         _require(
             self.merge == "late" or len(self.hidden) >= 2,
             "hidden", self.hidden, "at least two layers where merge is hidden",
+        )  # fmt: skip
+        _require(
+            self.cost_scaling != "standardised" or self.cost_floor is None,
+            "cost_floor", self.cost_floor, "none where cost_scaling is standardised",
         )  # fmt: skip
 
 
@@ -206,6 +211,7 @@ class MultiplierConfig:
         _require(self.initial >= 0, "initial", self.initial, "at least 0")
         _require(self.window >= 1, "window", self.window, "at least 1")
         _require(self.maximum > 0, "maximum", self.maximum, "above 0")
+        _require(self.initial <= self.maximum, "initial", self.initial, "at most maximum")
         _require(0 <= self.smoothing < 1, "smoothing", self.smoothing, "in [0, 1)")
         _require(
             self.derivative_delay >= 1, "derivative_delay", self.derivative_delay, "at least 1"
@@ -213,8 +219,8 @@ class MultiplierConfig:
         for name in ("proportional_gain", "integral_gain", "derivative_gain", "damping"):
             _require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
         _require(
-            self.rule != "softplus" or self.initial > 0,
-            "initial", self.initial, "above 0 for the softplus rule",
+            self.rule != "softplus" or 1e-12 <= self.initial <= 500,
+            "initial", self.initial, "in [1e-12, 500] for the softplus rule",
         )  # fmt: skip
 
 
@@ -274,8 +280,9 @@ class Config:
         ):  # fmt: skip
             _require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
         _require(
-            not (self.cost_critic.normalise_costs and self.multiplier.signal == "critic"),
-            "cost_critic.normalise_costs", True, "false where multiplier.signal is critic",
+            self.cost_critic.cost_scaling == "none" or self.multiplier.signal != "critic",
+            "cost_critic.cost_scaling", self.cost_critic.cost_scaling,
+            "none where multiplier.signal is critic",
         )  # fmt: skip
 
 

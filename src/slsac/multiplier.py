@@ -129,7 +129,8 @@ def softplus(config: MultiplierConfig, limit: float) -> Rule:
         rho, *moments = state.memory
         slope = 1.0 / (1.0 + math.exp(-rho))
         direction, memory = _adam(slope * (limit - signal), moments)
-        rho -= config.learning_rate * direction
+        # Beyond +-500 softplus is a straight line, and the exponential would overflow.
+        rho = min(max(rho - config.learning_rate * direction, -500.0), 500.0)
         soft = math.log1p(math.exp(-abs(rho))) + max(rho, 0.0)
         value = soft + config.damping * (signal - limit)
         return MultiplierState(_bounded(value, config), (rho, *memory))

@@ -24,7 +24,7 @@ def from_dict(values: Mapping[str, Any], kind: type = Config, prefix: str = "") 
     names = [field.name for field in dataclasses.fields(kind)]
     for name in values:
         if name not in names:
-            raise unknown_name("config field", prefix + name, [prefix + known for known in names])
+            raise unknown_name("config field", f"{prefix}{name}", [prefix + n for n in names])
     fields = {}
     for name in names:
         if name not in values:

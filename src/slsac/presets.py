@@ -81,7 +81,7 @@ SL_SAC = Config(
     cost_critic=CostCriticConfig(
         kind="quantile",
         target_action="shared",
-        normalise_costs=False,
+        cost_scaling="none",
         merge="late",
         fractions="shared",
         stratified=True,
@@ -140,22 +140,24 @@ def _omnisafe(config: Config, start_steps: int) -> Config:
     def clipped(optimiser: OptimiserConfig) -> OptimiserConfig:
         return replace(optimiser, max_gradient_norm=40.0)
 
-    rule = "adam" if config.multiplier.rule == "ascent" else config.multiplier.rule
+    by_pid = config.multiplier.rule == "pid"
+    actor = replace(config.policy.optimiser, learning_rate=1e-4 if by_pid else 3e-4)
     return replace(
         config,
         warmup_steps=start_steps,
         multiplier_warmup_steps=200_000,
-        policy=replace(config.policy, optimiser=clipped(config.policy.optimiser)),
+        policy=replace(config.policy, optimiser=clipped(actor)),
         reward_critic=replace(
             config.reward_critic, optimiser=clipped(config.reward_critic.optimiser)
         ),
         cost_critic=replace(
             config.cost_critic,
             target_action="online-mean",
+            cost_scaling="standardised",
             cost_floor=None,
             optimiser=clipped(config.cost_critic.optimiser),
         ),
-        multiplier=replace(config.multiplier, rule=rule),
+        multiplier=replace(config.multiplier, rule="pid" if by_pid else "adam"),
     )
 
 
@@ -180,7 +182,7 @@ def _navigation(config: Config) -> Config:
             temperature=1e-5 if fixed else config.policy.temperature,
         ),
         reward_critic=replace(config.reward_critic, optimiser=reward),
-        cost_critic=replace(config.cost_critic, optimiser=cost),
+        cost_critic=replace(config.cost_critic, optimiser=cost, cost_scaling="none"),
         multiplier=replace(config.multiplier, **multiplier),
     )
 

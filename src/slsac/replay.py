@@ -97,10 +97,12 @@ class Replay:
         ]
         return Batch(*fields)
 
-    def cost_deviation(self) -> float:
-        """Standard deviation of the cost of all steps ever added; 1 while it is zero."""
+    def cost_moments(self) -> tuple[float, float]:
+        """Mean and standard deviation of the cost of all steps ever added."""
         mean, square = (total / max(self._added, 1) for total in self._cost_sums)
-        return math.sqrt(max(square - mean**2, 0.0)) or 1.0
+        variance = square - mean**2
+        # A difference of equal numbers leaves rounding errors, which are not a deviation.
+        return mean, math.sqrt(variance) if variance > 1e-9 * square else 0.0
 
     def flush(self) -> None:
         """Hands what was written to the disk, so that it also survives a power cut."""

@@ -140,8 +140,8 @@ class Trainer:
     def _learn(self) -> None:
         with_policy = (self.updates + 1) % self.config.policy_delay == 0
         batch = self.replay.sample(self.config.batch_size)
-        if self.config.cost_critic.normalise_costs:
-            batch = batch._replace(cost=batch.cost / np.float32(self.replay.cost_deviation()))
+        if self.config.cost_critic.cost_scaling != "none":
+            batch = batch._replace(cost=self._scaled(batch.cost))
         self.state, values, finite = self._update(
             self.state,
             batch,
@@ -157,6 +157,12 @@ class Trainer:
         self.epoch.add(names, np.asarray(values))
         if off_policy.CRITIC_SIGNAL in names:
             self._critic_signal = float(values[names.index(off_policy.CRITIC_SIGNAL)])
+
+    def _scaled(self, costs: Any) -> Any:
+        mean, deviation = self.replay.cost_moments()
+        if self.config.cost_critic.cost_scaling == "deviation":
+            return costs / np.float32(deviation or 1.0)
+        return np.clip((costs - np.float32(mean)) / np.float32(max(deviation, 0.01)), -5.0, 5.0)
 
     def _begin_episode(self) -> None:
         self._observation = self.env.reset(episode_seed(self.config.seed, TRAINING, self.episode))

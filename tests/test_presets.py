@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+from slsac.agent import off_policy
+from slsac.config import Config
+from slsac.overrides import field_names, with_overrides
+from slsac.presets import ALGORITHMS, BASELINES, START_STEPS, preset
+from slsac.types import EnvSpec
+
+VELOCITY = "SafetyHopperVelocity-v1"
+NAVIGATION = "SafetyPointGoal1-v0"
+SPEC = EnvSpec(11, 3, 1000, (-1.0,) * 3, (1.0,) * 3)
+ABLATIONS = [name for name in ALGORITHMS if name.startswith("sl-sac/")]
+OMNISAFE = [name for name in ALGORITHMS if name.endswith("/omnisafe")]
+every_algorithm = pytest.mark.parametrize("algo", ALGORITHMS)
+
+
+def at(config: Any, dotted_name: str) -> Any:
+    return functools.reduce(getattr, dotted_name.split("."), config)
+
+
+def differences(one: Config, other: Config) -> dict[str, tuple[Any, Any]]:
+    """Every field in which two configs differ, the algorithm's name aside."""
+    pairs = {name: (at(one, name), at(other, name)) for name in field_names()}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1] and name != "algo"}
+
+
+def cells(config: Config) -> set[str]:
+    """The top-level cells in which a config differs from SL-SAC."""
+    base = preset("sl-sac", config.env)
+    names = [field.name for field in dataclasses.fields(Config) if field.name != "algo"]
+    return {name for name in names if getattr(config, name) != getattr(base, name)}
+
+
+def test_names_are_those_of_the_paper() -> None:
+    plain = [name for name in ALGORITHMS if "/" not in name]
+    assert plain == ["sl-sac", "sac-lag", "td3-lag", "sac-pid", "td3-pid", "wcsac"]
+    assert [name for name in ALGORITHMS if "/" in name] == ABLATIONS + OMNISAFE
+    assert set(OMNISAFE) == {
+        "sac-lag/omnisafe", "sac-pid/omnisafe", "td3-lag/omnisafe", "td3-pid/omnisafe",
+    }  # fmt: skip
+    assert len(ABLATIONS) == 5 + 4 + 4 + 2 + 2 + 3
+    assert all(algorithm.description for algorithm in ALGORITHMS.values())
+
+
+@pytest.mark.parametrize("env", [VELOCITY, NAVIGATION])
+@every_algorithm
+def test_every_preset_builds_an_agent(algo: str, env: str) -> None:
+    config = preset(algo, env)
+    assert (config.algo, config.env) == (algo, env)
+    state = jax.eval_shape(off_policy.build(config, SPEC).init, jax.random.PRNGKey(0))
+    # Mean and log-std of three actions, or the actions themselves.
+    outputs = 3 if config.policy.head == "deterministic" else 6
+    assert state.policy.biases[-1].shape == (outputs,)
+    assert (state.target_policy is not None) == config.policy.target_network
+    assert state.reward_critics.weights[0].shape == (2 * config.reward_critic.pairs, 14, 256)
+    quantile = isinstance(state.cost_critic, off_policy.cost_critics.QuantileNetwork)
+    assert quantile == (config.cost_critic.kind == "quantile")
+
+
+@every_algorithm
+def test_every_preset_is_a_task_familys_and_navigation_changes_the_documented_fields_only(
+    algo: str,
+) -> None:
+    velocity, navigation = preset(algo, VELOCITY), preset(algo, NAVIGATION)
+    expected: dict[str, tuple[Any, Any]] = {
+        "env": (VELOCITY, NAVIGATION),
+        "policy.optimiser.learning_rate": (3e-4, 5e-6),
+        "reward_critic.optimiser.learning_rate": (3e-4, 1e-3),
+        "cost_critic.optimiser.learning_rate": (3e-4, 1e-3),
+    }
+    if velocity.policy.head != "deterministic" and not velocity.policy.automatic_temperature:
+        expected["policy.temperature"] = (0.2, 1e-5)
+    if velocity.multiplier.rule in ("ascent", "adam"):
+        expected["multiplier.initial"] = (1e-3, 0.0)
+        expected["multiplier.learning_rate"] = (1e-5, 5e-7)
+    if velocity.multiplier.rule == "pid":
+        expected["multiplier.proportional_gain"] = (1e-6, 5e-7)
+        expected["multiplier.integral_gain"] = (1e-7, 1e-8)
+        expected["multiplier.derivative_gain"] = (1e-7, 1e-8)
+    if algo.endswith("/omnisafe"):
+        expected["cost_critic.cost_scaling"] = ("standardised", "none")
+    if algo.endswith("pid/omnisafe"):
+        expected["policy.optimiser.learning_rate"] = (1e-4, 5e-6)
+    assert differences(velocity, navigation) == expected
+
+
+def test_navigation_leaves_the_softplus_multiplier_and_its_temperature_alone() -> None:
+    velocity, navigation = preset("wcsac", VELOCITY), preset("wcsac", NAVIGATION)
+    assert navigation.multiplier == velocity.multiplier
+    assert (navigation.policy.temperature, navigation.policy.automatic_temperature) == (0.2, True)
+
+
+SCALAR_MEAN = {
+    "reward_critic.pairs": 1,
+    "reward_critic.optimiser.kind": "adam",
+    "cost_critic.kind": "scalar",
+    "cost_critic.optimiser.kind": "adam",
+    "multiplier.signal": "mean",
+}
+GAUSSIAN = {"policy.head": "squashed-gaussian", "policy.target_network": False}
+DETERMINISTIC = {"policy.head": "deterministic", "policy.target_network": True}
+COMPOSITION: dict[str, dict[str, Any]] = {
+    "sl-sac": {
+        "policy.head": "squashed-gaussian",
+        "policy.target_network": True,
+        "reward_critic.pairs": 3,
+        "reward_critic.aggregation": "mean-min",
+        "reward_critic.optimiser.kind": "asgld",
+        "cost_critic.kind": "quantile",
+        "cost_critic.optimiser.kind": "adamw",
+        "multiplier.signal": "empirical-cvar",
+        "multiplier.rule": "ascent",
+    },
+    "sac-lag": SCALAR_MEAN | GAUSSIAN | {"multiplier.rule": "ascent"},
+    "sac-pid": SCALAR_MEAN | GAUSSIAN | {"multiplier.rule": "pid"},
+    "td3-lag": SCALAR_MEAN | DETERMINISTIC | {"multiplier.rule": "ascent"},
+    "td3-pid": SCALAR_MEAN | DETERMINISTIC | {"multiplier.rule": "pid"},
+    "wcsac": GAUSSIAN
+    | {
+        "policy.automatic_temperature": True,
+        "reward_critic.pairs": 1,
+        "reward_critic.optimiser.kind": "adam",
+        "cost_critic.kind": "quantile",
+        "cost_critic.quantiles": 32,
+        "cost_critic.hidden": (256, 256),
+        "cost_critic.optimiser.kind": "adam",
+        "multiplier.signal": "critic",
+        "multiplier.rule": "softplus",
+        "multiplier.learning_rate": 0.02,
+        "multiplier.damping": 10.0,
+    },
+}
+
+
+@pytest.mark.parametrize("algo", COMPOSITION)
+def test_composition_is_that_of_the_specification(algo: str) -> None:
+    config = preset(algo, VELOCITY)
+    assert {name: at(config, name) for name in COMPOSITION[algo]} == COMPOSITION[algo]
+
+
+@pytest.mark.parametrize("algo", BASELINES)
+def test_baselines_share_everything_that_is_not_what_they_are(algo: str) -> None:
+    allowed = {*COMPOSITION[algo], "policy.temperature", "multiplier.initial"}
+    if algo == "wcsac":
+        allowed |= {"multiplier_warmup_steps"}
+    assert set(differences(preset("sl-sac", VELOCITY), preset(algo, VELOCITY))) <= allowed
+
+
+def test_lag_and_pid_differ_in_the_rule_only() -> None:
+    for policy in ("sac", "td3"):
+        lag, pid = preset(f"{policy}-lag", VELOCITY), preset(f"{policy}-pid", VELOCITY)
+        assert differences(lag, pid) == {"multiplier.rule": ("ascent", "pid")}
+
+
+def test_sac_and_td3_differ_in_the_policy_only() -> None:
+    for rule in ("lag", "pid"):
+        assert differences(preset(f"sac-{rule}", VELOCITY), preset(f"td3-{rule}", VELOCITY)) == {
+            "policy.head": ("squashed-gaussian", "deterministic"),
+            "policy.target_network": (False, True),
+            "policy.temperature": (0.2, 0.0),
+        }
+
+
+@pytest.mark.parametrize("env", [VELOCITY, NAVIGATION])
+def test_td3_has_no_temperature(env: str) -> None:
+    for algo in ("td3-lag", "td3-pid", "td3-lag/omnisafe", "td3-pid/omnisafe"):
+        policy = preset(algo, env).policy
+        assert (policy.temperature, policy.automatic_temperature) == (0.0, False)
+        noises = (policy.exploration_noise, policy.target_noise, policy.target_noise_clip)
+        assert noises == (0.1, 0.2, 0.5)
+
+
+def test_wcsac_starts_its_multiplier_with_its_updates() -> None:
+    config = preset("wcsac", VELOCITY)
+    assert config.multiplier_warmup_steps == config.warmup_steps == 5_000
+    # softplus(0), to four digits.
+    assert config.multiplier.initial == pytest.approx(math.log(2), abs=5e-5)
+
+
+def test_pid_constants_are_omnisafes() -> None:
+    for algo in ("sac-pid", "td3-pid"):
+        multiplier = preset(algo, VELOCITY).multiplier
+        assert (multiplier.smoothing, multiplier.derivative_delay) == (0.95, 10)
+        assert (multiplier.window, multiplier.initial) == (10, 1e-3)
+
+
+DEFAULTS = {
+    "sl-sac/reward-asgld", "sl-sac/tail-0.5", "sl-sac/pairs-3", "sl-sac/aggregation-mean-min",
+    "sl-sac/cost-adamw", "sl-sac/signal-empirical-cvar",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("env", [VELOCITY, NAVIGATION])
+@pytest.mark.parametrize("algo", ABLATIONS)
+def test_ablation_changes_one_cell_and_the_default_member_none(algo: str, env: str) -> None:
+    config = preset(algo, env)
+    count = 0 if algo in DEFAULTS else 1
+    assert len(cells(config)) == count
+    assert len(differences(preset("sl-sac", env), config)) == count
+
+
+def test_page_of_ablations_says_what_each_one_changes() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "algorithms" / "ablations.md").read_text()
+    rows = re.findall(r"^\| `(sl-sac/[^`]+)` \| `([^`]+)` \| `([^`]+)` \|", page, re.MULTILINE)
+    assert [name for name, _, _ in rows] == ABLATIONS
+    base = preset("sl-sac", VELOCITY)
+    for name, field, value in rows:
+        assert with_overrides(base, {field: value, "algo": name}) == preset(name, VELOCITY)
+
+
+@pytest.mark.parametrize("algo", OMNISAFE)
+def test_omnisafe_presets_are_the_baselines_with_omnisafes_settings(algo: str) -> None:
+    base = algo.removesuffix("/omnisafe")
+    start_steps = 25_000 if base.startswith("td3") else 10_000
+    expected: dict[str, tuple[Any, Any]] = {
+        "warmup_steps": (5_000, start_steps),
+        "multiplier_warmup_steps": (100_000, 200_000),
+        "policy.optimiser.max_gradient_norm": (None, 40.0),
+        "reward_critic.optimiser.max_gradient_norm": (None, 40.0),
+        "cost_critic.optimiser.max_gradient_norm": (None, 40.0),
+        "cost_critic.target_action": ("shared", "online-mean"),
+        "cost_critic.cost_floor": (0.0, None),
+        "cost_critic.cost_scaling": ("none", "standardised"),
+    }
+    if base.endswith("pid"):
+        expected["policy.optimiser.learning_rate"] = (3e-4, 1e-4)
+    if base.endswith("lag"):
+        expected["multiplier.rule"] = ("ascent", "adam")
+    assert differences(preset(base, VELOCITY), preset(algo, VELOCITY)) == expected
+    assert START_STEPS[base] == start_steps
+
+
+def test_family_of_an_unknown_task_has_the_velocity_settings() -> None:
+    for algo in ("sl-sac", "td3-pid", "wcsac"):
+        other = preset(algo, "SomebodysEnv-v0")
+        assert replace(other, env=VELOCITY) == preset(algo, VELOCITY)

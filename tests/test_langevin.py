@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from scipy.special import ndtr
 
+from slsac import langevin
 from slsac.langevin import asgld, clip_by_norm, preconditioned_asgld, psgld, sgld
 
 KEY = jax.random.PRNGKey(0)
@@ -203,3 +205,24 @@ def test_works_in_a_chain_and_under_jit(make: Any) -> None:
     np.testing.assert_allclose(update, expected, rtol=1e-5)
     again, _ = jax.jit(chain.update)(gradient, state)
     assert not np.any(np.asarray(update) == np.asarray(again))
+
+
+def test_fast_normal_is_standard_normal_and_independent() -> None:
+    size = 400_000
+    noise = [np.asarray(langevin.fast_normal(jax.random.PRNGKey(k), size)) for k in (0, 1)]
+    for sample in noise:
+        ordered = np.sort(sample.astype(np.float64))
+        steps = (np.arange(size) + 0.5) / size
+        # Kolmogorov-Smirnov: the 0.1 % point of sqrt(n) * D is 1.95.
+        assert np.sqrt(size) * np.max(np.abs(ndtr(ordered) - steps)) < 1.95
+        assert abs(np.mean(sample**4) - 3.0) < 0.05
+        assert np.max(np.abs(sample)) < 6.0
+        for lag in (1, 2, 256, 65_536, 75_265):
+            # The standard error of a correlation of independent samples is 1 / sqrt(n).
+            assert abs(np.mean(sample[lag:] * sample[:-lag])) < 4.0 / np.sqrt(size - lag)
+    assert abs(np.mean(noise[0] * noise[1])) < 4.0 / np.sqrt(size)
+    following = [
+        np.asarray(langevin.fast_normal(jax.random.fold_in(jax.random.PRNGKey(0), k), size))
+        for k in range(2)
+    ]
+    assert abs(np.mean(following[0] * following[1])) < 4.0 / np.sqrt(size)

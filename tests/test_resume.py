@@ -148,8 +148,10 @@ def test_resume_cannot_shorten_a_run(tmp_path: Path) -> None:
     trainer = rundir.start(quick_config(), tmp_path)
     trainer.advance(200)
     trainer.close()
+    before = (tmp_path / "episodes.jsonl").read_bytes()
     with pytest.raises(InvalidInput, match="steps is 50; the run is already at step"):
         rundir.resume(tmp_path, steps=50)
+    assert (tmp_path / "episodes.jsonl").read_bytes() == before
 
 
 def test_a_run_without_a_readable_checkpoint_says_so(tmp_path: Path) -> None:

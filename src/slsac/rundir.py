@@ -90,8 +90,6 @@ def resume(
     display = display or Silent()
     trainer = Trainer(config, run, make_env(source), _evaluation_env(source), display)
     trainer.load_checkpoint()
-    if config.steps < trainer.step:
-        raise InvalidInput(f"steps is {config.steps}; the run is already at step {trainer.step}")
     facts = {**now, "before_resume": recorded} if changed else recorded
     write_config(config, run, trainer.spec, facts)
     return trainer
@@ -143,4 +141,6 @@ def load_policy(run: Path) -> tuple[off_policy.OffPolicyAgent, Any]:
 
 
 def _evaluation_env(source: Any) -> Callable[[], SafeEnv]:
-    return lambda: make_env(duplicate_env(source))
+    # An object is copied now: that it cannot be must not come out hours later.
+    second = duplicate_env(source)
+    return lambda: make_env(second)

@@ -20,7 +20,7 @@ from slsac import multiplier as multipliers
 from slsac.agent import off_policy
 from slsac.config import Config
 from slsac.display import Display
-from slsac.errors import TrainingFailed
+from slsac.errors import InvalidInput, TrainingFailed
 from slsac.evaluate import TRAINING, Evaluation, episode_seed, evaluate, summarise
 from slsac.metrics import Epoch
 from slsac.replay import Replay
@@ -283,6 +283,11 @@ class Trainer:
         for message in messages:
             self.display.note(message)
         facts = found.facts
+        if self.config.steps < facts["step"]:
+            # Before anything is changed: the logs behind the checkpoint are still whole.
+            raise InvalidInput(
+                f"steps is {self.config.steps}; the run is already at step {facts['step']}"
+            )
         self.state = checkpoint.tree_from(found.tensors, self.state, found.path)
         self.step, self.episode, self.updates = facts["step"], facts["episode"], facts["updates"]
         self.window = facts["window"]

@@ -25,10 +25,11 @@ install: .venv/core.installed
 	$(PIP) --requirement requirements/dev.txt
 	@touch $@
 
-# A second `make train` goes on with an unfinished run and leaves a finished one alone.
+# A second `make train` goes on with an unfinished run, to its own number of steps unless STEPS is
+# given, and leaves a finished one alone.
 train: .venv/core.installed
 	@if [ -f "$(RUN)/config.json" ]; then \
-		$(BIN)/slsac resume $(RUN) --steps $(STEPS); \
+		$(BIN)/slsac resume $(RUN) $(if $(filter command,$(origin STEPS)),--steps $(STEPS)); \
 	else \
 		$(BIN)/slsac train --algo $(ALGO) --env $(ENV) --steps $(STEPS) --seed $(SEED) --run $(RUN); \
 	fi

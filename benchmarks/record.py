@@ -30,9 +30,10 @@ START, END = "<!-- table -->", "<!-- end of table -->"
 def keep(run: Path, group: str) -> Path:
     """Copies what is worth keeping of a complete run; no replay, no checkpoints."""
     config, _, _ = rundir.read_config(run)
-    if not rundir.is_complete(run, config.steps):
+    if rundir.completed_step(run) < config.steps:
         raise SystemExit(f"{run} has no final evaluation yet; finish it with `slsac resume {run}`")
-    target = ROOT / "results" / group / config.algo / config.env / f"seed{config.seed}"
+    algo = config.algo.replace("/", "-")
+    target = ROOT / "results" / group / algo / config.env / f"seed{config.seed}"
     target.mkdir(parents=True, exist_ok=True)
     for name in FILES:
         shutil.copyfile(run / name, target / name)
@@ -84,7 +85,7 @@ def table() -> str:
     header = ["algorithm", "task", "seed", "steps", "return", "cost", "cost CVaR", "over limit",
               "steps/s", "cores", "commit"]  # fmt: skip
     text = []
-    groups = sorted({path.parents[3] for path in (ROOT / "results").rglob("config.json")})
+    groups = sorted(path for path in (ROOT / "results").iterdir() if path.is_dir())
     for group in groups:
         folders = sorted(path.parent for path in group.rglob("config.json"))
         rows = [row(folder) for folder in folders]

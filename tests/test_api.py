@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from conftest import SMALL
 
-from slsac import Agent
+from slsac import Agent, checkpoint, make_env
+from slsac.api import env_name
 from slsac.envs.probe import Choice
 from slsac.errors import InvalidInput
 
@@ -116,6 +117,8 @@ def test_evaluation_gives_arrays_and_repeats() -> None:
     assert np.all(first.costs != other.costs)
     with pytest.raises(InvalidInput, match="episodes is 0; it must be at least 1"):
         agent.evaluate(episodes=0)
+    with pytest.raises(InvalidInput, match="seed is -1; it must be at least 0"):
+        agent.evaluate(seed=-1)
     agent.close()
 
 
@@ -153,6 +156,55 @@ def test_overrides_reach_every_part_and_mistakes_are_named() -> None:
 def test_saving_does_not_overwrite_another_run(tmp_path: Path) -> None:
     agent = Agent("sl-sac", env="ProbeChoice-v0", run=tmp_path / "a", **QUICK)
     agent.save(tmp_path / "b")
-    with pytest.raises(InvalidInput, match="already holds a run"):
+    with pytest.raises(InvalidInput, match="is not empty"):
         agent.save(tmp_path / "b")
     agent.close()
+    with pytest.raises(InvalidInput, match=r"pass --overwrite \(overwrite=True\)"):
+        Agent("sl-sac", env="ProbeChoice-v0", run=tmp_path / "a", **QUICK)
+    Agent("sl-sac", env="ProbeChoice-v0", run=tmp_path / "a", overwrite=True, **QUICK).close()
+
+
+def test_a_saved_replay_keeps_its_holes(tmp_path: Path) -> None:
+    agent = Agent("sl-sac", env="ProbeChoice-v0", **(QUICK | {"replay_capacity": 3_000_000}))
+    agent.learn(60)
+    agent.save(tmp_path / "saved")
+    for path in (agent.run / "replay").iterdir():
+        copy = tmp_path / "saved" / "replay" / path.name
+        assert copy.stat().st_size == path.stat().st_size
+        assert copy.stat().st_blocks * 512 < 3 << 20
+        with open(path, "rb") as one, open(copy, "rb") as two:
+            assert one.read(1 << 16) == two.read(1 << 16)
+    agent.close()
+
+
+def test_an_interrupted_learn_can_be_repeated_exactly(tmp_path: Path) -> None:
+    whole = Agent("sl-sac", env="ProbeChoice-v0", **QUICK).learn(130)
+    agent = Agent("sl-sac", env="ProbeChoice-v0", run=tmp_path / "a", **QUICK).learn(75)
+    trainer = agent._trainer
+    assert trainer is not None
+    add, calls = trainer.replay.add, iter(range(1_000))
+
+    def interrupted(*arguments: object) -> None:
+        if next(calls) == 30:
+            raise KeyboardInterrupt
+        add(*arguments)  # type: ignore[arg-type]
+
+    trainer.replay.add = interrupted  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        agent.learn(55)
+    agent.predict(np.zeros(2))
+    # It was on its way to 130; from the checkpoint before the interruption that is so far:
+    done = checkpoint.newest_step(tmp_path / "a" / "checkpoints")
+    agent.learn(130 - max(done, 75))
+    assert_equal(whole, agent)
+    for each in (whole, agent):
+        each.close()
+
+
+def test_names_of_environments() -> None:
+    assert env_name("ProbeChoice-v0") == "ProbeChoice-v0"
+    assert env_name(make_env("SafetyHopperVelocity-v1")) == "SafetyHopperVelocity-v1"
+    assert env_name(Choice) == "custom:Choice"
+    assert env_name(Choice()) == "custom:Choice"
+    with pytest.raises(InvalidInput, match="pass it again, as env="):
+        make_env("custom:Choice")

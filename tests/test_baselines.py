@@ -94,7 +94,6 @@ def test_the_binding_constraint_is_kept(start: Start, algo: str) -> None:
     assert mean_return >= 0.85 * Choice.BEST_SAFE_RETURN
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize("algo", BASELINES)
 def test_resumed_and_repeated_runs_equal_undisturbed_ones(tmp_path: Path, algo: str) -> None:
     overrides: dict[str, Any] = {"multiplier__initial": 0.1}

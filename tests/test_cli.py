@@ -56,8 +56,9 @@ def test_train_evaluate_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str
     # The final evaluation of training used the first three of the same episodes.
     assert first["costs"][:3] == evaluations[-1]["costs"]
 
-    assert main(["resume", str(run)]) == 0
-    assert "is complete at step 120" in capsys.readouterr().out
+    for steps in ([], ["--steps", "50"]):
+        assert main(["resume", str(run), *steps]) == 0
+        assert "is complete at step 120" in capsys.readouterr().out
     assert main(["resume", str(run), "--steps", "160"]) == 0
     assert read_lines(run / "episodes.jsonl")[-1]["step"] == 160
 

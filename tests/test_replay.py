@@ -55,7 +55,8 @@ def play(replay: Replay, steps: Iterable[Move]) -> None:
 
 
 def make(folder: Path, capacity: int = 100, reserve: int = 0, seed: int = 0) -> Replay:
-    return Replay(folder, SPEC, capacity, reserve, seed)
+    create = not (folder / "rewards.bin").exists()
+    return Replay(folder, SPEC, capacity, reserve, seed, create=create)
 
 
 def assert_same(one: Batch, other: Batch) -> None:

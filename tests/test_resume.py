@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from conftest import small_config
 
-from slsac import checkpoint, rundir
+from slsac import checkpoint, provenance, rundir
+from slsac.cli import main
 from slsac.config import Config
 from slsac.errors import InvalidInput, TrainingFailed
 from slsac.runlog import read_lines
@@ -55,10 +56,11 @@ def undisturbed(run: Path, config: Config) -> dict[str, bytes]:
 
 
 def stopped(run: Path, config: Config, *stops: int) -> dict[str, bytes]:
-    """The same run, abandoned without any goodbye at each step of ``stops``."""
+    """The same run, abandoned at each step of ``stops``; closing only lets go of the lock."""
     trainer = rundir.start(config, run)
     for stop in stops:
         trainer.advance(stop)
+        trainer.close()
         trainer = rundir.resume(run)
         assert trainer.step <= stop
     trainer.advance(config.steps)
@@ -67,7 +69,6 @@ def stopped(run: Path, config: Config, *stops: int) -> dict[str, bytes]:
     return everything(run)
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -87,7 +88,6 @@ def test_abandoned_and_resumed_equals_undisturbed(
     assert stopped(tmp_path / "b", config, 13, 97, 98, 263) == expected
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_training_on_after_the_end_equals_training_at_once(tmp_path: Path) -> None:
     expected = undisturbed(tmp_path / "a", quick_config(steps=300))
     undisturbed(tmp_path / "b", quick_config(steps=155))
@@ -98,14 +98,15 @@ def test_training_on_after_the_end_equals_training_at_once(tmp_path: Path) -> No
     assert everything(tmp_path / "b") == expected
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_damaged_newest_checkpoint_falls_back_and_still_ends_equal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = quick_config(replay_capacity=70)
     expected = undisturbed(tmp_path / "a", config)
     run = tmp_path / "b"
-    rundir.start(config, run).advance(219)
+    trainer = rundir.start(config, run)
+    trainer.advance(219)
+    trainer.close()
     older, newest = checkpoint.step_names(run / "checkpoints")
     (run / "checkpoints" / newest / "state.safetensors").write_bytes(b"torn")
     trainer = rundir.resume(run)
@@ -122,11 +123,12 @@ def test_logs_hold_no_torn_or_double_line_after_a_resume(tmp_path: Path) -> None
     trainer = rundir.start(config, tmp_path)
     trainer.advance(95)
     trainer.close()
-    with open(tmp_path / "episodes.jsonl", "ab") as file:
-        file.write(b'{"step": 100, "ret')
-    trainer = rundir.resume(tmp_path)
-    trainer.advance(120)
-    trainer.close()
+    for name in rundir.LOGS:
+        with open(tmp_path / name, "ab") as file:
+            file.write(b'{"step": 100, "ret')
+    assert main(["resume", str(tmp_path)]) == 0
+    for name in rundir.LOGS:
+        assert all("step" in line for line in read_lines(tmp_path / name))
     steps = [line["step"] for line in read_lines(tmp_path / "episodes.jsonl")]
     assert steps == list(range(10, 121, 10))
 
@@ -163,6 +165,40 @@ def test_a_run_without_a_readable_checkpoint_says_so(tmp_path: Path) -> None:
         rundir.resume(tmp_path)
 
 
+def test_a_run_without_its_replay_is_refused_and_not_trained_on_zeros(tmp_path: Path) -> None:
+    rundir.start(quick_config(), tmp_path).close()
+    (tmp_path / "replay" / "rewards.bin").unlink()
+    with pytest.raises(TrainingFailed, match=r"rewards\.bin is missing"):
+        rundir.resume(tmp_path)
+
+
+def test_a_log_shorter_than_its_checkpoint_knows_is_refused(tmp_path: Path) -> None:
+    trainer = rundir.start(quick_config(), tmp_path)
+    trainer.advance(100)
+    trainer.close()
+    (tmp_path / "episodes.jsonl").write_text("")
+    with pytest.raises(TrainingFailed, match=r"episodes\.jsonl has 0 bytes"):
+        rundir.resume(tmp_path)
+
+
+def test_two_processes_cannot_train_one_run(tmp_path: Path) -> None:
+    trainer = rundir.start(quick_config(), tmp_path)
+    code = f"import slsac.cli, sys; sys.exit(slsac.cli.main(['resume', {str(tmp_path)!r}]))"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert other.returncode == 2
+    assert "is in use by another process" in other.stderr
+    trainer.close()
+
+
+def test_another_source_or_processor_is_noticed() -> None:
+    now = provenance.describe()
+    assert provenance.differences(now, now) == []
+    for name in ("source", "cpu", "backend", "cores", "xla_flags"):
+        assert len(provenance.differences({**now, name: "another"}, now)) == 1
+    older = {**now, "versions": {**now["versions"], "jax": "0.1"}}
+    assert provenance.differences(older, now)[0].startswith("jax: 0.1 -> ")
+
+
 HOPPER_FLAGS = [
     "--env", "SafetyHopperVelocity-v1", "--steps", "900", "--warmup-steps", "150",
     "--multiplier-warmup-steps", "300", "--policy.hidden", "32,32", "--batch-size", "32",
@@ -177,7 +213,7 @@ def slsac(*arguments: str) -> subprocess.Popen[bytes]:
         [sys.executable, "-m", "slsac.cli", *arguments],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env=os.environ | {"PYTHONWARNINGS": "default"},
+        env=os.environ,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import weakref
@@ -38,6 +39,7 @@ class Agent:
         env: Any,
         seed: int = 0,
         run: str | Path | None = None,
+        overwrite: bool = False,
         display: Display | None = None,
         **overrides: Any,
     ) -> None:
@@ -47,36 +49,48 @@ class Agent:
             env: an id, an environment object, or a function without arguments that makes one.
                 Evaluation needs an environment of its own, which a function can always give.
             run: directory for logs, replay and checkpoints; a temporary one if not given.
+            overwrite: replace a run that is there.
+            display: shows progress; `slsac.display.Terminal` is the command line's.
             overrides: config fields, as in ``cost_limit=10.0`` or
                 ``multiplier={"learning_rate": 1e-4}``.
         """
-        name = env if isinstance(env, str) else getattr(env, "__name__", type(env).__name__)
-        self.config: Config = with_overrides(preset(algo, name), {"seed": seed, **overrides})
+        config = preset(algo, env_name(env))
+        self.config: Config = with_overrides(config, {"seed": seed, **overrides})
         self._env_source = env
         self._display = display or Silent()
+        self._inexact = False
         if run is None:
             run = tempfile.mkdtemp(prefix="slsac-")
             weakref.finalize(self, shutil.rmtree, run, ignore_errors=True)
         self.run = Path(run)
         self._trainer: Trainer | None = rundir.start(
-            self.config, self.run, env=env, display=self._display
+            self.config, self.run, env=env, overwrite=overwrite, display=self._display
         )
         self.spec = self._trainer.spec
         self._functions, self._trained_policy = self._trainer.agent, None
         self._prepare()
 
     @classmethod
-    def load(cls, run: str | Path, *, env: Any = None, display: Display | None = None) -> Agent:
+    def load(
+        cls,
+        run: str | Path,
+        *,
+        env: Any = None,
+        inexact: bool = False,
+        display: Display | None = None,
+    ) -> Agent:
         """The agent of a saved run, ready to predict, evaluate, or learn on.
 
         Args:
             env: needed to evaluate or learn where the run was made on an object or a function.
+            inexact: learn on although versions or the machine have changed.
         """
         agent = cls.__new__(cls)
         agent.run = Path(run)
         agent.config, agent.spec, _ = rundir.read_config(agent.run)
         agent._env_source = agent.config.env if env is None else env
         agent._display = display or Silent()
+        agent._inexact = inexact
         agent._trainer = None
         agent._functions, agent._trained_policy = rundir.load_policy(agent.run)
         agent._prepare()
@@ -100,15 +114,30 @@ class Agent:
         """Trains for ``steps`` more environment steps; twice 1,000 equals 2,000 at once."""
         if steps < 1:
             raise InvalidInput(f"steps is {steps}; it must be at least 1")
+        folder = self.run / "checkpoints"
         if self._trainer is None:
-            self._trainer = rundir.resume(self.run, env=self._env_source, display=self._display)
-            done = max(self._trainer.step, checkpoint.final_step(self.run / "checkpoints"))
+            done = max(checkpoint.newest_step(folder), checkpoint.final_step(folder))
+            self._trainer = rundir.resume(
+                self.run,
+                steps=done + steps,
+                env=self._env_source,
+                inexact=self._inexact,
+                display=self._display,
+            )
         else:
             done = self._trainer.step
-        self._trainer.advance(done + steps)
-        self._trainer.save_final()
+        # Written first: whoever picks the run up after a crash finds where it was going.
         self.config = with_overrides(self.config, {"steps": done + steps})
         rundir.write_config(self.config, self.run, self.spec, rundir.read_config(self.run)[2])
+        try:
+            self._trainer.advance(done + steps)
+        except BaseException:
+            # A step taken half-way cannot be gone on from; the next `learn` resumes exactly.
+            self._trainer.close()
+            self._trainer = None
+            self._functions, self._trained_policy = rundir.load_policy(self.run)
+            raise
+        self._trainer.save_final()
         return self
 
     def predict(self, observation: np.ndarray, deterministic: bool = True) -> np.ndarray:
@@ -134,6 +163,8 @@ class Agent:
         """Plays whole episodes from fixed seeds; gives arrays of returns, costs and lengths."""
         if episodes < 1:
             raise InvalidInput(f"episodes is {episodes}; it must be at least 1")
+        if seed is not None and seed < 0:
+            raise InvalidInput(f"seed is {seed}; it must be at least 0")
         if self._evaluation_env is None:
             self._evaluation_env = make_env(duplicate_env(self._env_source))
         self._sample_key = jax.random.PRNGKey(self.config.seed)
@@ -149,12 +180,15 @@ class Agent:
         target = Path(run)
         if target.resolve() == self.run.resolve():
             return
-        if (target / "config.json").exists():
-            raise InvalidInput(f"run {str(run)!r} already holds a run; choose another directory")
+        if target.exists() and (not target.is_dir() or any(target.iterdir())):
+            raise InvalidInput(f"run {str(run)!r} is not empty; it must be a new directory")
         if self._trainer is not None:
             self._trainer.replay.flush()
             self._trainer.save_final()
-        shutil.copytree(self.run, target, dirs_exist_ok=True)
+        partial = target.with_name(f".saving-{target.name}")
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.copytree(self.run, partial, copy_function=copy_sparsely)
+        os.replace(partial, target)
 
     def close(self) -> None:
         """Closes environments and logs."""
@@ -162,3 +196,23 @@ class Agent:
             self._trainer.close()
         if self._evaluation_env is not None:
             self._evaluation_env.close()
+
+
+def env_name(env: Any) -> str:
+    """The id of an environment, or ``custom:`` and a name where it has none."""
+    if isinstance(env, str):
+        return env
+    known = getattr(env, "env_id", None)
+    return known or f"custom:{getattr(env, '__name__', type(env).__name__)}"
+
+
+def copy_sparsely(source: str, target: str) -> None:
+    """Copies a file and leaves holes where it holds zeros; a replay is mostly those at first."""
+    block = 1 << 20
+    with open(source, "rb") as reader, open(target, "wb") as writer:
+        while data := reader.read(block):
+            if data.count(0) == len(data):
+                writer.seek(len(data), os.SEEK_CUR)
+            else:
+                writer.write(data)
+        writer.truncate(reader.tell())

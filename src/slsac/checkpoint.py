@@ -122,6 +122,12 @@ def step_names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob("step-*"))
 
 
+def newest_step(folder: Path) -> int:
+    """The step of the newest resumable checkpoint, readable or not."""
+    names = step_names(folder)
+    return int(names[-1].removeprefix("step-")) if names else 0
+
+
 def load(path: Path) -> Checkpoint:
     """Reads one checkpoint, or raises `Damaged` with the reason."""
     try:

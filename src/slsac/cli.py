@@ -44,7 +44,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TrainingFailed as error:
         print(f"slsac: training stopped: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("slsac: interrupted", file=sys.stderr)
+        return 130
     except BrokenPipeError:
+        return 1
+    except OSError as error:
+        print(f"slsac: {error}", file=sys.stderr)
         return 1
 
 
@@ -97,8 +103,9 @@ def resume(options: argparse.Namespace) -> int:
     config, _, _ = rundir.read_config(run)
     if options.steps is not None:
         config = with_overrides(config, {"steps": options.steps})
-    if rundir.is_complete(run, config.steps):
-        print(f"{run} is complete at step {config.steps:,}; pass --steps N to train on")
+    completed = rundir.completed_step(run)
+    if completed >= config.steps:
+        print(f"{run} is complete at step {completed:,}; pass --steps N to train on")
         return 0
     display = Terminal(config.steps, config.cost_limit)
     try:
@@ -131,7 +138,8 @@ def _announce(trainer: Any, note: Callable[[str], None]) -> None:
 def _train_to_end(trainer: Any, display: Any) -> int:
     try:
         trainer.advance(trainer.config.steps)
-        display.note(f"evaluating {trainer.config.final_evaluation_episodes} episodes")
+        if trainer.config.final_evaluation_episodes:
+            display.note(f"evaluating {trainer.config.final_evaluation_episodes} episodes")
         trainer.finish()
     except KeyboardInterrupt:
         display.note(f"stopped at step {trainer.step:,}; continue: slsac resume {trainer.run}")
@@ -148,7 +156,7 @@ def _train_to_end(trainer: Any, display: Any) -> int:
 def evaluate(options: argparse.Namespace) -> int:
     from slsac.api import Agent
     from slsac.display import sentence
-    from slsac.evaluate import summarise
+    from slsac.evaluate import as_record, summarise
 
     agent = Agent.load(options.run)
     result = agent.evaluate(
@@ -156,8 +164,7 @@ def evaluate(options: argparse.Namespace) -> int:
     )
     summary = summarise(result, agent.config.cost_limit, agent.config.tail_fraction)
     if options.json:
-        episodes = {name: values.tolist() for name, values in result._asdict().items()}
-        print(json.dumps({"run": str(options.run), **summary, **episodes}))
+        print(json.dumps({"run": str(options.run), **summary, **as_record(result)}))
     else:
         print(f"{agent.config.algo} on {agent.config.env}: {sentence(summary)}")
     agent.close()

@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from slsac.risk import empirical_cvar
+from slsac.seeds import Branch, episode_seed
 from slsac.types import SafeEnv
 
 Predict = Callable[[np.ndarray], np.ndarray]
-
-TRAINING, EVALUATION = 0, 2
-"""Branches of the seed tree, so that training and evaluation never see the same episode."""
 
 
 class Evaluation(NamedTuple):
@@ -25,30 +23,17 @@ class Evaluation(NamedTuple):
     lengths: np.ndarray
 
 
-def episode_seed(seed: int, branch: int, episode: int) -> int:
-    """The environment seed of an episode; it depends on nothing but its arguments."""
-    return int(np.random.SeedSequence([seed, branch, episode]).generate_state(1)[0])
-
-
-def evaluate(
-    env: SafeEnv,
-    predict: Predict,
-    episodes: int,
-    seed: int,
-    on_step: Callable[[SafeEnv, int], None] | None = None,
-) -> Evaluation:
-    """Plays ``episodes`` whole episodes; ``on_step`` sees the env and the episode's number."""
+def evaluate(env: SafeEnv, predict: Predict, episodes: int, seed: int) -> Evaluation:
+    """Plays ``episodes`` whole episodes, each from a seed of its own."""
     results = np.zeros((3, episodes))
     for episode in range(episodes):
-        observation = env.reset(episode_seed(seed, EVALUATION, episode))
+        observation = env.reset(episode_seed(seed, Branch.EVALUATION, episode))
         over = False
         while not over:
             step = env.step(predict(observation))
             observation = step.observation
             results[:, episode] += (step.reward, step.cost, 1.0)
             over = step.terminated or step.truncated
-            if on_step is not None:
-                on_step(env, episode)
     return Evaluation(results[0], results[1], results[2].astype(np.int64))
 
 
@@ -73,3 +58,8 @@ def summarise(evaluation: Evaluation, cost_limit: float, tail_fraction: float) -
         "cost_limit": cost_limit,
         "tail_fraction": tail_fraction,
     }
+
+
+def as_record(evaluation: Evaluation) -> dict[str, list[float]]:
+    """The raw episodes as JSON takes them."""
+    return {name: values.tolist() for name, values in evaluation._asdict().items()}

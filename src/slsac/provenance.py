@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -9,10 +10,12 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import jax
+
 PACKAGES = ("slsac", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco",
             "safety-gymnasium")  # fmt: skip
 
-DECIDES_BITS = ("cores", "python", "versions", "xla_flags", "machine")
+DECIDES_BITS = ("cores", "python", "versions", "xla_flags", "machine", "cpu", "backend", "source")
 """Facts that must be equal for a resumed run to repeat an undisturbed one bit for bit."""
 
 
@@ -36,9 +39,20 @@ def describe() -> dict[str, Any]:
         "machine": platform.machine(),
         "cpu": cpu_model(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "backend": jax.default_backend(),
+        "source": source_digest(),
         "versions": versions,
         "commit": commit(),
     }
+
+
+def source_digest() -> str:
+    """A short hash of this package's source: another source may draw or round differently."""
+    here = Path(__file__).resolve().parent
+    digest = hashlib.sha256()
+    for path in sorted(here.rglob("*.py")):
+        digest.update(str(path.relative_to(here)).encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def cpu_model() -> str:

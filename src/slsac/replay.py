@@ -19,14 +19,27 @@ from typing import Any
 import numpy as np
 
 from slsac.errors import TrainingFailed
+from slsac.seeds import Branch, generator
 from slsac.types import Batch, EnvSpec
 
 
 class Replay:
     """Uniform sampling from the most recent ``capacity`` transitions, with its own generator."""
 
-    def __init__(self, folder: Path, spec: EnvSpec, capacity: int, reserve: int, seed: int) -> None:
-        """Opens the files in ``folder`` or makes them; they take disk space only as they fill."""
+    def __init__(
+        self,
+        folder: Path,
+        spec: EnvSpec,
+        capacity: int,
+        reserve: int,
+        seed: int,
+        *,
+        create: bool = True,
+    ) -> None:
+        """Makes the files in ``folder``, or opens those that are there.
+
+        They take disk space only as they fill.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         self.capacity = capacity
         self._length = capacity + reserve
@@ -35,17 +48,13 @@ class Replay:
         self._added = 0
         self._row = 0
         self._cost_sums = (0.0, 0.0)
-        self.rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, 1])))
+        self.rng = generator(seed, Branch.REPLAY)
 
         def ring(name: str, dtype: type, *shape: int) -> np.memmap:
             path = folder / f"{name}.bin"
-            mode = "r+" if path.exists() else "w+"
-            size = math.prod(shape) * np.dtype(dtype).itemsize
-            if mode == "r+" and path.stat().st_size != size:
-                raise TrainingFailed(
-                    f"{path} has {path.stat().st_size} bytes; this replay capacity and task need "
-                    f"{size}"
-                )
+            if not create:
+                self._require_file(path, math.prod(shape) * np.dtype(dtype).itemsize)
+            mode = "w+" if create else "r+"
             return np.memmap(path, dtype=dtype, mode=mode, shape=shape)  # type: ignore[call-overload]
 
         self._observations = ring("observations", np.float32, self._rows, spec.observation_size)
@@ -54,6 +63,15 @@ class Replay:
         self._costs = ring("costs", np.float32, self._length)
         self._terminated = ring("terminated", np.float32, self._length)
         self._observation_rows = ring("observation_rows", np.int64, self._length)
+
+    @staticmethod
+    def _require_file(path: Path, size: int) -> None:
+        if not path.exists():
+            raise TrainingFailed(f"{path} is missing; a run cannot go on without its replay")
+        if path.stat().st_size != size:
+            raise TrainingFailed(
+                f"{path} has {path.stat().st_size} bytes; this capacity and task need {size}"
+            )
 
     def __len__(self) -> int:
         return min(self._added, self.capacity)
@@ -82,8 +100,8 @@ class Replay:
         self._added += 1
         self._cost_sums = (self._cost_sums[0] + cost, self._cost_sums[1] + cost**2)
 
-    def sample(self, batch_size: int) -> Batch:
-        """A uniform minibatch, with replacement."""
+    def sample(self, batch_size: int, cost_scaling: str = "none") -> Batch:
+        """A uniform minibatch, with replacement; costs are scaled as `CostCriticConfig` says."""
         drawn = self.rng.integers(self._added - len(self), self._added, batch_size)
         slots = drawn % self._length
         rows = self._observation_rows[slots]
@@ -91,11 +109,19 @@ class Replay:
             self._observations[rows % self._rows],
             self._actions[slots],
             self._rewards[slots],
-            self._costs[slots],
+            self._scaled(self._costs[slots], cost_scaling),
             self._observations[(rows + 1) % self._rows],
             self._terminated[slots],
         ]
         return Batch(*fields)
+
+    def _scaled(self, costs: np.ndarray, scaling: str) -> np.ndarray:
+        if scaling == "none":
+            return costs
+        mean, deviation = self.cost_moments()
+        if scaling == "deviation":
+            return costs / np.float32(deviation or 1.0)
+        return np.clip((costs - np.float32(mean)) / np.float32(max(deviation, 0.01)), -5.0, 5.0)
 
     def cost_moments(self) -> tuple[float, float]:
         """Mean and standard deviation of the cost of all steps ever added."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from slsac import checkpoint, provenance
 from slsac.agent import off_policy
@@ -20,11 +21,16 @@ from slsac.config import Config
 from slsac.display import Display, Silent
 from slsac.envs import duplicate_env, make_env
 from slsac.errors import InvalidInput
+from slsac.lock import RunLock
 from slsac.overrides import from_dict, to_dict, with_overrides
 from slsac.presets import preset
 from slsac.runlog import read_lines
 from slsac.train import Trainer
 from slsac.types import EnvSpec, SafeEnv
+
+MARKER = ".slsac-run"
+LOGS = ("progress.jsonl", "episodes.jsonl", "evaluations.jsonl", "timing.jsonl")
+FOLDERS = ("replay", "checkpoints", "tensorboard")
 
 
 def start(
@@ -40,26 +46,44 @@ def start(
     Args:
         env: an environment object or factory to use in place of the id that ``config`` names.
     """
-    if run.exists() and not run.is_dir():
-        raise InvalidInput(f"run {str(run)!r} is a file; it must be a directory")
+    refuse_others_files(run)
     if (run / "config.json").exists() and not overwrite:
         raise InvalidInput(
-            f"run {str(run)!r} already holds a run; pass --overwrite to replace it, or go on with "
-            f"`slsac resume {run}`"
+            f"run {str(run)!r} already holds a run; pass --overwrite (overwrite=True) to replace "
+            f"it, or go on with `slsac resume {run}`"
         )
     source = config.env if env is None else env
-    # Made before anything is written or deleted: a bad env must not cost an old run.
+    # Tried before anything is written or deleted: a bad env must not cost an old run.
     made = make_env(source)
-    for name in ("replay", "checkpoints", "tensorboard"):
-        shutil.rmtree(run / name, ignore_errors=True)
-    for path in (*run.glob("*.jsonl"), run / "policy.safetensors", run / "config.json"):
-        path.unlink(missing_ok=True)
+    made.reset(0)
+    made.step(np.zeros(made.spec.action_size, np.float32))
+    make_evaluation_env = _evaluation_env(source)
     run.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(config, run, made, _evaluation_env(source), display or Silent())
+    lock = RunLock(run)
+    # The marker says that what is here is ours, and without its config a run is none: a start or
+    # an overwrite that was killed half-way can be started again.
+    (run / MARKER).touch()
+    for name in ("config.json", *LOGS, "policy.safetensors"):
+        (run / name).unlink(missing_ok=True)
+    for name in FOLDERS:
+        shutil.rmtree(run / name, ignore_errors=True)
+    trainer = Trainer(config, run, made, make_evaluation_env, display or Silent(), new=True)
+    trainer.lock = lock
     trainer.log.rewind({})
     trainer.save_checkpoint()
     write_config(config, run, trainer.spec, provenance.describe())
     return trainer
+
+
+def refuse_others_files(run: Path) -> None:
+    """An error unless ``run`` is new, empty, or a run directory."""
+    if run.exists() and not run.is_dir():
+        raise InvalidInput(f"run {str(run)!r} is a file; it must be a directory")
+    ours = (run / MARKER).exists() or (run / "config.json").exists()
+    if run.exists() and not ours and any(run.iterdir()):
+        raise InvalidInput(
+            f"run {str(run)!r} holds other files; it must be a new or empty directory, or a run"
+        )
 
 
 def resume(
@@ -82,23 +106,29 @@ def resume(
     if changed and not inexact:
         raise InvalidInput(
             f"run {str(run)!r} cannot be repeated exactly here ({'; '.join(changed)}); "
-            "pass --inexact to go on all the same"
+            "pass --inexact (inexact=True) to go on all the same"
         )
     if steps is not None:
         config = with_overrides(config, {"steps": steps})
     source = config.env if env is None else env
-    display = display or Silent()
-    trainer = Trainer(config, run, make_env(source), _evaluation_env(source), display)
+    lock = RunLock(run)
+    trainer = Trainer(
+        config, run, make_env(source), _evaluation_env(source), display or Silent(), new=False
+    )
+    trainer.lock = lock
     trainer.load_checkpoint()
     facts = {**now, "before_resume": recorded} if changed else recorded
     write_config(config, run, trainer.spec, facts)
     return trainer
 
 
-def is_complete(run: Path, steps: int) -> bool:
-    """Whether the run has reached ``steps`` and its final evaluation is written."""
+def completed_step(run: Path) -> int:
+    """The step at which the run was finished and, if it asks for one, finally evaluated; or 0."""
+    config, _, _ = read_config(run)
+    if config.final_evaluation_episodes == 0:
+        return checkpoint.final_step(run / "checkpoints")
     evaluations = read_lines(run / "evaluations.jsonl")
-    return any(line["final"] and line["step"] >= steps for line in evaluations[-1:])
+    return int(evaluations[-1]["step"]) if evaluations and evaluations[-1]["final"] else 0
 
 
 def write_config(config: Config, run: Path, spec: EnvSpec, facts: dict[str, Any]) -> None:
@@ -117,9 +147,11 @@ def read_config(run: Path) -> tuple[Config, EnvSpec, dict[str, Any]]:
     try:
         values = json.loads(path.read_text())
         facts, spec = values.pop("provenance"), EnvSpec(**values.pop("spec"))
-    except (ValueError, KeyError, TypeError) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}") from None
-    known = to_dict(preset(values["algo"], values["env"]))
+        known = to_dict(preset(values["algo"], values["env"]))
+    except InvalidInput:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidInput(f"{path} cannot be read: {type(error).__name__} {error}") from None
     return from_dict(_filled(values, known)), spec, facts
 
 

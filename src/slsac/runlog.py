@@ -13,21 +13,33 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from slsac.errors import TrainingFailed
+
 EXACT = ("progress", "episodes", "evaluations")
 """Logs that are cut back to the checkpoint on resume."""
 
 
 class RunLog:
-    def __init__(self, run: Path, tensorboard: bool = True) -> None:
+    def __init__(self, run: Path) -> None:
         self._run = run
-        self._tensorboard_wanted = tensorboard
+        self._tensorboard_wanted = True
         self._tensorboard: Any = None
 
     def rewind(self, offsets: Mapping[str, int]) -> None:
         """Cuts the exact logs back to where they were when the checkpoint was written."""
         for name in EXACT:
-            self._path(name).touch()
-            os.truncate(self._path(name), offsets.get(name, 0))
+            path, offset = self._path(name), offsets.get(name, 0)
+            path.touch()
+            if path.stat().st_size < offset:
+                raise TrainingFailed(
+                    f"{path} has {path.stat().st_size} bytes; its checkpoint was written when it "
+                    f"had {offset}"
+                )
+            os.truncate(path, offset)
+        # Times are kept as they are, but for a line that was torn.
+        timing = self._path("timing")
+        timing.touch()
+        os.truncate(timing, timing.read_bytes().rfind(b"\n") + 1)
 
     def offsets(self) -> dict[str, int]:
         """Length in bytes of the exact logs, for the checkpoint; they are on the disk by then."""
@@ -69,7 +81,8 @@ class RunLog:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The records of a JSON-lines file; a missing file has none."""
+    """The records of a JSON-lines file; a missing file has none, and a torn last line is none."""
     if not path.exists():
         return []
-    return [json.loads(line) for line in path.read_text().splitlines() if line]
+    whole, _, _ = path.read_text().rpartition("\n")
+    return [json.loads(line) for line in whole.splitlines()]

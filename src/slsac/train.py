@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -21,14 +21,14 @@ from slsac.agent import off_policy
 from slsac.config import Config
 from slsac.display import Display
 from slsac.errors import InvalidInput, TrainingFailed
-from slsac.evaluate import TRAINING, Evaluation, episode_seed, evaluate, summarise
+from slsac.evaluate import Evaluation, as_record, evaluate, summarise
+from slsac.lock import RunLock
 from slsac.metrics import Epoch
 from slsac.replay import Replay
 from slsac.risk import discounted_cost_limit, empirical_cvar
 from slsac.runlog import RunLog
+from slsac.seeds import Branch, episode_seed, generator
 from slsac.types import SafeEnv
-
-WARMUP_BRANCH = 3
 
 
 class Trainer:
@@ -41,12 +41,16 @@ class Trainer:
         env: SafeEnv,
         make_evaluation_env: Callable[[], SafeEnv],
         display: Display,
+        *,
+        new: bool,
     ) -> None:
-        """A trainer at step 0; `slsac.rundir` has the ways to get one."""
+        """A trainer at step 0; `slsac.rundir` has the ways to get one, new or to be resumed."""
         self.config, self.run, self.env, self.display = config, run, env, display
         self._make_evaluation_env = make_evaluation_env
         self._evaluation_env: SafeEnv | None = None
         self.spec = env.spec
+        self.lock: RunLock | None = None
+        """Held while the run directory is in use."""
 
         self.agent = off_policy.build(config, self.spec)
         self.multiplier = multipliers.build(
@@ -72,13 +76,11 @@ class Trainer:
         self._critic_signal: float | None = None
         self.step = self.episode = self.updates = self._checkpoint_step = 0
         self.epoch = Epoch()
-        self._warmup_rng = np.random.Generator(
-            np.random.PCG64(np.random.SeedSequence([config.seed, WARMUP_BRANCH]))
-        )
+        self._warmup_rng = generator(config.seed, Branch.WARMUP)
         # Falling back to the checkpoint before the newest goes back two intervals at most.
         reserve = 2 * (config.checkpoint_every_steps + self.spec.horizon)
         self.replay = Replay(
-            run / "replay", self.spec, config.replay_capacity, reserve, config.seed
+            run / "replay", self.spec, config.replay_capacity, reserve, config.seed, create=new
         )
         self.log = RunLog(run)
         self._observation: np.ndarray | None = None
@@ -117,8 +119,11 @@ class Trainer:
             action = np.asarray(
                 self._explore(self.state.policy, self._observation, self._action_key, self.step)
             )
-        result = self.env.step(action)
-        self._require_finite_step(result.observation, result.reward, result.cost)
+        try:
+            result = self.env.step(action)
+        except InvalidInput as error:
+            self._fail(f"the environment failed at step {self.step}: {error}")
+        self._check_step(result.observation, result.reward, result.cost)
         self.replay.add(action, result.reward, result.cost, result.terminated, result.observation)
         self._observation = result.observation
         self._episode_return += result.reward
@@ -139,14 +144,9 @@ class Trainer:
 
     def _learn(self) -> None:
         with_policy = (self.updates + 1) % self.config.policy_delay == 0
-        batch = self.replay.sample(self.config.batch_size)
-        if self.config.cost_critic.cost_scaling != "none":
-            batch = batch._replace(cost=self._scaled(batch.cost))
+        batch = self.replay.sample(self.config.batch_size, self.config.cost_critic.cost_scaling)
         self.state, values, finite = self._update(
-            self.state,
-            batch,
-            np.float32(self.multiplier_state.value),
-            with_policy,
+            self.state, batch, np.float32(self.multiplier_state.value), with_policy
         )
         self.updates += 1
         if not np.all(finite):
@@ -158,15 +158,10 @@ class Trainer:
         if off_policy.CRITIC_SIGNAL in names:
             self._critic_signal = float(values[names.index(off_policy.CRITIC_SIGNAL)])
 
-    def _scaled(self, costs: Any) -> Any:
-        mean, deviation = self.replay.cost_moments()
-        if self.config.cost_critic.cost_scaling == "deviation":
-            return costs / np.float32(deviation or 1.0)
-        return np.clip((costs - np.float32(mean)) / np.float32(max(deviation, 0.01)), -5.0, 5.0)
-
     def _begin_episode(self) -> None:
-        self._observation = self.env.reset(episode_seed(self.config.seed, TRAINING, self.episode))
-        self._require_finite_step(self._observation, 0.0, 0.0)
+        seed = episode_seed(self.config.seed, Branch.TRAINING, self.episode)
+        self._observation = self.env.reset(seed)
+        self._check_step(self._observation, 0.0, 0.0)
         self.replay.begin_episode(self._observation)
         self._episode_return = self._episode_cost = 0.0
         self._episode_length = 0
@@ -222,17 +217,8 @@ class Trainer:
             self._evaluation_env = self._make_evaluation_env()
         result = evaluate(self._evaluation_env, self.predict, episodes, self.config.seed)
         summary = summarise(result, self.config.cost_limit, self.config.tail_fraction)
-        self.log.write(
-            "evaluations",
-            {
-                "step": self.step,
-                "final": final,
-                **summary,
-                "returns": result.returns.tolist(),
-                "costs": result.costs.tolist(),
-                "lengths": result.lengths.tolist(),
-            },
-        )
+        record = {"step": self.step, "final": final, **summary, **as_record(result)}
+        self.log.write("evaluations", record)
         self.log.scalars({f"evaluation/{k}": v for k, v in summary.items()}, self.step)
         self.display.evaluation(self.step, summary)
         return result
@@ -304,13 +290,15 @@ class Trainer:
     def close(self) -> None:
         self.log.close()
         self.env.close()
+        if self.lock is not None:
+            self.lock.release()
         if self._evaluation_env is not None:
             self._evaluation_env.close()
 
     def _save_policy(self) -> None:
         checkpoint.save_tensors(self.run / "policy.safetensors", self.state.policy)
 
-    def _require_finite_step(self, observation: np.ndarray, reward: float, cost: float) -> None:
+    def _check_step(self, observation: np.ndarray, reward: float, cost: float) -> None:
         if not (np.isfinite(observation).all() and np.isfinite(reward) and np.isfinite(cost)):
             given: dict[str, Any] = {"observation": observation, "reward": reward, "cost": cost}
             names = [name for name, value in given.items() if not np.isfinite(value).all()]
@@ -318,8 +306,14 @@ class Trainer:
                 f"the environment returned a non-finite {' and '.join(names)} "
                 f"at step {self.step}, episode {self.episode}"
             )
+        floor = self.config.cost_critic.cost_floor
+        if floor is not None and cost < floor:
+            self._fail(
+                f"the environment returned a cost of {cost} at step {self.step}, below "
+                f"cost_critic.cost_floor {floor}; set the floor to none for signed costs"
+            )
 
-    def _fail(self, what: str) -> None:
+    def _fail(self, what: str) -> NoReturn:
         names = checkpoint.step_names(self.run / "checkpoints")
         last = self.run / "checkpoints" / names[-1] if names else "none"
         raise TrainingFailed(f"{what}; last good checkpoint: {last}")

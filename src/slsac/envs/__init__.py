@@ -1,6 +1,7 @@
 """Tasks with rewards and costs, all behind the ``SafeEnv`` interface."""
 
-from slsac.envs.gymnasium import check_safe_env, duplicate_env
+from slsac.envs.check import check_safe_env
+from slsac.envs.gymnasium import duplicate_env
 from slsac.envs.registry import family, list_envs, make_env
 
 __all__ = ["check_safe_env", "duplicate_env", "family", "list_envs", "make_env"]

@@ -29,6 +29,10 @@ def make_env(
         horizon: steps after which episodes are truncated, where the env allows a choice.
     """
     if isinstance(env, str):
+        if env.startswith("custom:"):
+            raise InvalidInput(
+                f"env {env!r} was an object or a function; pass it again, as env= of Agent.load"
+            )
         if env in TASKS:
             return SafetyGymnasiumEnv(env, horizon=horizon, render_mode=render_mode)
         if env in PROBES:

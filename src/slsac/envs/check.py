@@ -1,0 +1,106 @@
+"""Tells what is wrong with a custom environment before it is trained on."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from slsac.envs.contract import (
+    cost_of,
+    cost_problem,
+    is_finite_number,
+    observation_problem,
+    reset_problem,
+    space_problems,
+    step_problem,
+)
+from slsac.envs.gymnasium import is_factory, make_registered
+
+CHECKED_STEPS = 10
+
+
+def check_safe_env(env: Any) -> list[str]:
+    """Everything that keeps a custom env from working here, in plain words; empty if fine.
+
+    The env is reset and stepped a few times.
+
+    Args:
+        env: a registered id, an env object or a factory without arguments.
+    """
+    if isinstance(env, str):
+        env = make_registered(env, None)
+    elif is_factory(env):
+        env = env()
+    problems = space_problems(env)
+    missing = [name for name in ("reset", "step") if not callable(getattr(env, name, None))]
+    problems += [f"{name} does not exist; allowed: a method {name}" for name in missing]
+    if not isinstance(getattr(env, "action_space", None), gym.Space) or missing:
+        return problems
+    seeded = True
+    try:
+        env.reset(seed=0)
+    except TypeError as error:
+        if "seed" not in str(error):
+            raise
+        seeded = False
+        problems.append(f"reset does not accept seed ({error}); allowed: reset(seed=0)")
+    actions = _sample_actions(env.action_space)
+    first, found = _play(env, actions, seeded)
+    problems += found
+    if seeded and not found:
+        second, _ = _play(env, actions, seeded)
+        for time, (one, other) in enumerate(zip(first, second, strict=False)):
+            if not np.array_equal(one, other, equal_nan=True):
+                when = "its first observation" if time == 0 else f"step {time}"
+                problems.append(
+                    f"reset(seed=0) is not repeatable: with the same actions two episodes differ "
+                    f"at {when}; allowed: all randomness from self.np_random"
+                )
+                break
+        else:
+            if len(first) != len(second):
+                problems.append(
+                    f"reset(seed=0) is not repeatable: with the same actions one episode has "
+                    f"{len(first) - 1} steps and the next {len(second) - 1}; "
+                    "allowed: all randomness from self.np_random"
+                )
+    return problems
+
+
+def _sample_actions(space: gym.Space[Any]) -> list[Any]:
+    space = copy.deepcopy(space)  # seeding the env's own space would change what the user samples
+    space.seed(0)
+    return [space.sample() for _ in range(CHECKED_STEPS)]
+
+
+def _play(env: Any, actions: list[Any], seeded: bool) -> tuple[list[np.ndarray], list[str]]:
+    """One short episode as a list of rows, and the first problem of each kind that it showed."""
+    problems: list[str | None] = []
+    result = env.reset(seed=0) if seeded else env.reset()
+    problem = reset_problem(result)
+    if problem:
+        return [], [problem]
+    problems.append(observation_problem(result[0], env.observation_space))
+    rows = [np.ravel(result[0])]
+    for action in actions:
+        result = env.step(action)
+        problem = step_problem(result)
+        if problem:
+            problems.append(problem)
+            break
+        found = [
+            observation_problem(result[0], env.observation_space),
+            cost_problem(result),
+        ]
+        if not is_finite_number(result[1]):
+            found.append(f"the reward of a step is {result[1]!r}; allowed: a finite number")
+        problems += found
+        if any(found):
+            break
+        rows.append(np.append(np.ravel(result[0]), [result[1], cost_of(result)]))
+        if result[-3] or result[-2]:
+            break
+    return rows, list(dict.fromkeys(p for p in problems if p))

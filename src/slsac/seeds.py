@@ -1,0 +1,24 @@
+"""One tree of seeds: everything random has a branch of its own, so that nothing shares a stream."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+
+
+class Branch(IntEnum):
+    TRAINING = 0
+    REPLAY = 1
+    EVALUATION = 2
+    WARMUP = 3
+
+
+def generator(seed: int, branch: Branch) -> np.random.Generator:
+    """A generator whose state fits into JSON."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, int(branch)])))
+
+
+def episode_seed(seed: int, branch: Branch, episode: int) -> int:
+    """The environment seed of an episode; it depends on nothing but its arguments."""
+    return int(np.random.SeedSequence([seed, int(branch), episode]).generate_state(1)[0])

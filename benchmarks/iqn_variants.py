@@ -92,7 +92,7 @@ def errors(params: object) -> tuple[float, float, float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--updates", type=int, default=2_000)
+    parser.add_argument("--updates", type=int, default=800)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
@@ -119,7 +119,8 @@ def main() -> None:
     header = ["merge", "fractions", "draw", "Wasserstein-1 error", "CVaR .1 error",
               "CVaR .5 error", "crossings", "ms per update"]  # fmt: skip
     lines = ["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *rows)]
-    table = "\n".join(lines) + "\n"
+    made_by = f"--updates {options.updates} --seeds {options.seeds} --out {options.out}"
+    table = "\n".join(lines) + f"\n\nMade by `python benchmarks/iqn_variants.py {made_by}`.\n"
     print(table)
     if options.out:
         text = options.out.read_text() if options.out.exists() else "<!-- table -->\n"

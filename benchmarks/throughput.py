@@ -91,6 +91,9 @@ def median_ms(call: Callable[[], Any], repeats: int) -> float:
     return 1e3 * float(np.median(times))
 
 
+START, END = "<!-- throughput -->", "<!-- end of throughput -->"
+
+
 class Subject:
     """One algorithm in training, measured in turns with the others."""
 
@@ -150,6 +153,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=120, help="training steps in a round")
     parser.add_argument("--fill", type=int, default=5_000, help="random steps before learning")
     parser.add_argument("--omnisafe", type=Path, help="Python of an environment with OmniSafe")
+    parser.add_argument("--out", type=Path, help="page with a place for the table")
     parser.add_argument("--json", type=Path, help="write the figures here too")
     options = parser.parse_args()
     peer: list[float] = []
@@ -166,21 +170,33 @@ def main() -> None:
             subject.trainer.close()
     results: dict[str, Any] = {subject.algo: subject.summary() for subject in subjects}
     peer_speed = float(np.median(peer)) if peer else None
-    print(
-        f"{options.env}, {provenance.available_cores()} cores, medians of {options.rounds} rounds\n"
-    )
-    print("| algorithm | training steps/s | update ms | its matrix products ms (GFLOP) | "
-          "speed of the products | against OmniSafe's SACLag |")  # fmt: skip
-    print("|---|---|---|---|---|---|")
+    cores = provenance.available_cores()
+    lines = [
+        f"{options.env}, {cores} cores, medians of {options.rounds} rounds:\n",
+        "| algorithm | training steps/s | update ms | its matrix products ms (GFLOP) | "
+        "share of the products' speed | against OmniSafe's SACLag |",
+        "|---|---|---|---|---|---|",
+    ]
     for algo, found in results.items():
         speed = found["training_steps_per_second"]
-        ratio = f"{speed / peer_speed:.1f}x" if peer_speed else "-"
-        print(
+        ratio = f"{speed / peer_speed:.2f}x" if peer_speed else "-"
+        lines.append(
             f"| {algo} | {speed:.1f} | {found['update_ms']:.1f} | {found['floor_ms']:.1f} "
             f"({found['gflop_per_update']:.2f}) | {100 * found['share_of_floor']:.0f} % | {ratio} |"
         )
     if peer_speed:
-        print(f"| OmniSafe 0.5.0 SACLag | {peer_speed:.1f} | | | | 1x |")
+        lines.append(f"| OmniSafe 0.5.0 SACLag | {peer_speed:.1f} | | | | 1x |")
+    print("\n".join(lines))
+    if options.out:
+        made_by = " ".join(
+            ["--algos", *options.algos, f"--env {options.env} --rounds {options.rounds}"]
+            + [f"--steps {options.steps} --fill {options.fill}"]
+            + (["--omnisafe PEER/bin/python"] if options.omnisafe else [])
+        )
+        lines.append(f"\nMade by `python benchmarks/throughput.py {made_by}`.")
+        before, _, rest = options.out.read_text().partition(START)
+        text = "\n".join(lines)
+        options.out.write_text(f"{before}{START}\n{text}\n{END}{rest.partition(END)[2]}")
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"\npeak memory of this process: {memory:.0f} MB")
     if options.json:

@@ -79,11 +79,13 @@ class Terminal:
         if self._lines % 20 == 0:
             self._print("  ".join(f"{name:>{width}}" for name, width in self.COLUMNS))
         self._lines += 1
+        # Random steps are a hundred times as fast as learning ones and say nothing of the end.
+        learning = "reward_critic_loss" in record
         left = (self._total - record["step"]) / timing["steps_per_second"]
         cells = (
             f"{record['step']:,}",
             f"{timing['steps_per_second']:.0f}",
-            duration(left),
+            duration(left) if learning else "-",
             number(record["return"], 1),
             number(record["cost"], 1),
             f"{number(record['window_cvar'], 1)} / {self._limit:g}",

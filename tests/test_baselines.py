@@ -11,7 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import small_config
-from test_probes import CHOICE, SOME_FRACTIONS, cost_quantiles, reward_values
+from test_probes import (
+    CHOICE,
+    SOME_FRACTIONS,
+    average_outcome,
+    cost_quantiles,
+    reward_values,
+)
 from test_resume import quick_config, stopped, undisturbed
 
 from slsac import rundir
@@ -84,12 +90,7 @@ MULTIPLIERS: dict[str, dict[str, Any]] = {
 def test_the_binding_constraint_is_kept(start: Start, algo: str) -> None:
     trainer = start("ProbeChoice-v0", algo, **(CHOICE | MULTIPLIERS[algo]))
     trainer.advance(7_000)
-    results = []
-    for _ in range(10):
-        trainer.advance(trainer.step + 200)
-        results.append(trainer.evaluate_now(1, final=False))
-    mean_return = np.mean([result.returns[0] for result in results])
-    mean_cost = np.mean([result.costs[0] for result in results])
+    mean_return, mean_cost = average_outcome(trainer)
     assert mean_cost <= 1.05 * Choice.LIMIT
     assert mean_return >= 0.85 * Choice.BEST_SAFE_RETURN
 

@@ -68,7 +68,7 @@ def fast_normal(key: jax.Array, size: int) -> jax.Array:
     """Independent standard normals, from a hash of (key, position).
 
     `jax.random.normal` spends most of its time in Threefry; two rounds of a 32-bit mixer give
-    noise that no test here can tell from it, in a third of the time on a CPU.
+    noise that no test here can tell from it, in less than half the time on a CPU.
     """
     first, second = jax.random.bits(key, (2,), jnp.uint32)
     bits = jax.lax.iota(jnp.uint32, size) * jnp.uint32(0x9E3779B9) + first

@@ -11,7 +11,11 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 .PHONY: install train test check format bench clean
 
-install: .venv/core.installed
+# Parts that not everybody needs: make install EXTRAS="metadrive ray report"
+EXTRAS ?=
+TESTED_EXTRAS :=
+
+install: .venv/core.installed $(EXTRAS:%=.venv/%.installed)
 
 .venv/core.installed: requirements/core.txt requirements/safety-gymnasium.txt pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Python 3.11 is needed; set PYTHON to its path"; exit 1; }
@@ -21,8 +25,8 @@ install: .venv/core.installed
 	$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-.venv/dev.installed: requirements/dev.txt .venv/core.installed
-	$(PIP) --requirement requirements/dev.txt
+.venv/%.installed: requirements/%.txt .venv/core.installed
+	$(PIP) --requirement $<
 	@touch $@
 
 # A second `make train` goes on with an unfinished run, to its own number of steps unless STEPS is
@@ -35,7 +39,7 @@ train: .venv/core.installed
 	fi
 
 # Two workers; XLA keeps to one thread in each.
-test: .venv/dev.installed
+test: .venv/dev.installed $(TESTED_EXTRAS:%=.venv/%.installed)
 	XLA_FLAGS="--xla_cpu_multi_thread_eigen=false" $(BIN)/pytest --numprocesses 2 --dist loadfile
 
 check: .venv/dev.installed

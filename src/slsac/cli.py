@@ -87,11 +87,36 @@ def train(options: argparse.Namespace) -> int:
     run = Path(options.run or f"runs/{name}")
     display = Terminal(config.steps, config.cost_limit)
     try:
+        if options.seeds is not None:
+            return _train_seeds(config, options.seeds, run, options.overwrite, display)
         trainer = rundir.start(config, run, overwrite=options.overwrite, display=display)
         _announce(trainer, display.note)
         return _train_to_end(trainer, display)
     finally:
         display.close()
+
+
+def _train_seeds(config: Any, seeds: int, folder: Path, overwrite: bool, display: Any) -> int:
+    from slsac import cohort
+    from slsac.display import Labelled
+
+    together = cohort.start(
+        config, seeds, folder,
+        overwrite=overwrite, display=lambda seed: Labelled(display, f"seed {seed}"),
+    )  # fmt: skip
+    _announce(together.trainers[0], display.note)
+    runs = " ".join(str(trainer.run) for trainer in together.trainers)
+    display.note(f"{seeds} seeds are trained together: {runs}")
+    try:
+        together.advance(config.steps)
+        together.finish()
+    except KeyboardInterrupt:
+        display.note(f"stopped at step {together.step:,}; continue each: slsac resume --inexact")
+        return 130
+    finally:
+        together.close()
+    display.note(f"results are in {runs}")
+    return 0
 
 
 def resume(options: argparse.Namespace) -> int:
@@ -210,6 +235,7 @@ def _parser() -> Parser:
     made.add_argument("--env", required=True, help="see `slsac envs`")
     made.add_argument("--steps", help="environment steps in all")
     made.add_argument("--seed", help="of everything random")
+    made.add_argument("--seeds", type=int, help="train this many seeds together, from --seed on")
     made.add_argument("--run", help="run directory (runs/ALGO-ENV-SEED)")
     made.add_argument("--overwrite", action="store_true", help="replace a run that is there")
 

@@ -75,7 +75,7 @@ class Terminal:
         self._bar.update(self._task, completed=step, rate=rate)
         self._last_tick = now
 
-    def epoch(self, record: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
+    def epoch(self, record: Mapping[str, Any], timing: Mapping[str, Any], label: str = "") -> None:
         if self._lines % 20 == 0:
             self._print("  ".join(f"{name:>{width}}" for name, width in self.COLUMNS))
         self._lines += 1
@@ -95,10 +95,10 @@ class Terminal:
             number(record.get("entropy"), 2),
         )
         widths = (width for _, width in self.COLUMNS)
-        self._print("  ".join(f"{c:>{w}}" for c, w in zip(cells, widths, strict=True)))
+        self._print("  ".join(f"{c:>{w}}" for c, w in zip(cells, widths, strict=True)) + label)
 
-    def evaluation(self, step: int, summary: Mapping[str, Any]) -> None:
-        self._print(f"evaluation at step {step:,}: {sentence(summary)}")
+    def evaluation(self, step: int, summary: Mapping[str, Any], label: str = "") -> None:
+        self._print(f"evaluation at step {step:,}: {sentence(summary)}{label}")
 
     def note(self, text: str) -> None:
         self._print(text)
@@ -109,6 +109,25 @@ class Terminal:
 
     def _print(self, text: str) -> None:
         self._console.print(text, markup=False)
+
+
+class Labelled:
+    """A terminal shared by several runs: their lines end with what they are."""
+
+    def __init__(self, terminal: Terminal, label: str) -> None:
+        self._terminal, self._label = terminal, f"  {label}"
+
+    def tick(self, step: int) -> None:
+        self._terminal.tick(step)
+
+    def epoch(self, record: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
+        self._terminal.epoch(record, timing, self._label)
+
+    def evaluation(self, step: int, summary: Mapping[str, Any]) -> None:
+        self._terminal.evaluation(step, summary, self._label)
+
+    def note(self, text: str) -> None:
+        self._terminal.note(text + self._label)
 
 
 def number(value: float | None, digits: int) -> str:

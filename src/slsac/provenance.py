@@ -15,7 +15,8 @@ import jax
 PACKAGES = ("slsac", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco",
             "safety-gymnasium")  # fmt: skip
 
-DECIDES_BITS = ("cores", "python", "versions", "xla_flags", "machine", "cpu", "backend", "source")
+DECIDES_BITS = ("cores", "python", "versions", "xla_flags", "machine", "cpu", "backend", "source",
+                "together")  # fmt: skip
 """Facts that must be equal for a resumed run to repeat an undisturbed one bit for bit."""
 
 
@@ -26,7 +27,8 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def describe() -> dict[str, Any]:
+def describe(together: int = 1) -> dict[str, Any]:
+    """The facts as JSON takes them; ``together`` is the number of seeds in one update."""
     versions: dict[str, str | None] = {}
     for package in PACKAGES:
         try:
@@ -41,6 +43,7 @@ def describe() -> dict[str, Any]:
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
         "backend": jax.default_backend(),
         "source": source_digest(),
+        "together": together,
         "versions": versions,
         "commit": commit(),
     }

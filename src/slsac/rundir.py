@@ -40,18 +40,15 @@ def start(
     env: Any = None,
     overwrite: bool = False,
     display: Display | None = None,
+    together: int = 1,
 ) -> Trainer:
     """Makes a new run directory and a trainer at step 0 in it.
 
     Args:
         env: an environment object or factory to use in place of the id that ``config`` names.
+        together: how many seeds learn in one update; see `slsac.cohort`.
     """
-    refuse_others_files(run)
-    if (run / "config.json").exists() and not overwrite:
-        raise InvalidInput(
-            f"run {str(run)!r} already holds a run; pass --overwrite (overwrite=True) to replace "
-            f"it, or go on with `slsac resume {run}`"
-        )
+    require_free(run, overwrite=overwrite)
     source = config.env if env is None else env
     # Tried before anything is written or deleted: a bad env must not cost an old run.
     made = make_env(source)
@@ -71,8 +68,18 @@ def start(
     trainer.lock = lock
     trainer.log.rewind({})
     trainer.save_checkpoint()
-    write_config(config, run, trainer.spec, provenance.describe())
+    write_config(config, run, trainer.spec, provenance.describe(together))
     return trainer
+
+
+def require_free(run: Path, *, overwrite: bool) -> None:
+    """An error unless a new run may be made in ``run``."""
+    refuse_others_files(run)
+    if (run / "config.json").exists() and not overwrite:
+        raise InvalidInput(
+            f"run {str(run)!r} already holds a run; pass --overwrite (overwrite=True) to replace "
+            f"it, or go on with `slsac resume {run}`"
+        )
 
 
 def refuse_others_files(run: Path) -> None:

@@ -1,6 +1,7 @@
 """The training loop in full view, and the only owner of clocks.
 
 One call of `Trainer.take_step` is one environment step: act, store, learn, move the multiplier.
+`slsac.cohort` takes the same steps for several seeds at once.
 Checkpoints are written between episodes, and each episode's reset is seeded from (seed, number),
 so a checkpoint needs no simulator state and a resumed run repeats an undisturbed one exactly.
 """
@@ -28,7 +29,7 @@ from slsac.replay import Replay
 from slsac.risk import discounted_cost_limit, empirical_cvar
 from slsac.runlog import RunLog
 from slsac.seeds import Branch, episode_seed, generator
-from slsac.types import SafeEnv
+from slsac.types import Batch, SafeEnv
 
 
 class Trainer:
@@ -61,8 +62,9 @@ class Trainer:
                 config.cost_limit, config.cost_critic.discount, self.spec.horizon
             ),
         )
-        init_key, self._action_key = jax.random.split(jax.random.PRNGKey(config.seed))
-        self._update, self._metric_names, self._part_names = off_policy.jit_update(self.agent)
+        init_key, self.action_key = jax.random.split(jax.random.PRNGKey(config.seed))
+        self.packed = off_policy.PackedUpdate(self.agent)
+        self._update = jax.jit(self.packed, static_argnums=3, donate_argnums=0)
         self._explore = jax.jit(
             lambda policy, observation, key, step: self.agent.explore(
                 policy, observation, jax.random.fold_in(key, step)
@@ -70,7 +72,9 @@ class Trainer:
         )
         self._predict = jax.jit(self.agent.predict)
 
-        self.state = jax.jit(self.agent.init)(init_key)
+        self._state = jax.jit(self.agent.init)(init_key)
+        self.shared_state: Callable[[], off_policy.AgentState] | None = None
+        """Where the state is while a cohort learns for this run and others at once."""
         self.multiplier_state = self.multiplier.init()
         self.window: list[float] = []
         self._critic_signal: float | None = None
@@ -89,36 +93,56 @@ class Trainer:
         self._epoch_start = (time.perf_counter(), 0)
 
     @property
+    def state(self) -> off_policy.AgentState:
+        """Everything the agent has learned."""
+        return self._state if self.shared_state is None else self.shared_state()
+
+    @state.setter
+    def state(self, state: off_policy.AgentState) -> None:
+        self._state = state
+
+    @property
     def cost_signal(self) -> float | None:
         """What the multiplier holds against its limit; None while there is nothing to go by."""
         return self.multiplier.signal(self.window, self._critic_signal)
 
     def advance(self, until: int) -> None:
         """Trains up to step ``until``, writing logs, evaluations and checkpoints on the way."""
-        self._epoch_start = (time.perf_counter(), self.step)
+        self.begin_clock()
         while self.step < until:
-            if self._observation is None:
-                self._begin_episode()
-            episode_over = self.take_step()
-            self.display.tick(self.step)
-            if self.step % self.config.steps_per_epoch == 0:
-                self._end_epoch()
-                self._epoch_start = (time.perf_counter(), self.step)
-            if episode_over:
-                self._observation = None
-                if self.step - self._checkpoint_step >= self.config.checkpoint_every_steps:
-                    self.save_checkpoint()
+            self.close_step(self.take_step())
+
+    def begin_clock(self) -> None:
+        """Starts timing an epoch here; what came before was not training."""
+        self._epoch_start = (time.perf_counter(), self.step)
 
     def take_step(self) -> bool:
         """One environment step and what follows from it; True at the end of an episode."""
-        config = self.config
-        assert self._observation is not None
-        if self.step < config.warmup_steps:
-            action = self._warmup_rng.uniform(-1.0, 1.0, self.spec.action_size).astype(np.float32)
+        observation = self.observation()
+        if self.step < self.config.warmup_steps:
+            action = self.random_action()
         else:
             action = np.asarray(
-                self._explore(self.state.policy, self._observation, self._action_key, self.step)
+                self._explore(self.state.policy, observation, self.action_key, self.step)
             )
+        episode_over = self.observe(action)
+        if self.step > self.config.warmup_steps:
+            self._learn()
+        self.move_multiplier()
+        return episode_over
+
+    def observation(self) -> np.ndarray:
+        """What the agent sees now; begins an episode where none is running."""
+        if self._observation is None:
+            self._begin_episode()
+        assert self._observation is not None
+        return self._observation
+
+    def random_action(self) -> np.ndarray:
+        return self._warmup_rng.uniform(-1.0, 1.0, self.spec.action_size).astype(np.float32)
+
+    def observe(self, action: np.ndarray) -> bool:
+        """Takes ``action`` in the environment and stores the step; True if it ends the episode."""
         try:
             result = self.env.step(action)
         except InvalidInput as error:
@@ -130,33 +154,53 @@ class Trainer:
         self._episode_cost += result.cost
         self._episode_length += 1
         self.step += 1
-
         episode_over = result.terminated or result.truncated
         if episode_over:
             self._end_episode()
-        if self.step > config.warmup_steps:
-            self._learn()
-        if self.step > config.multiplier_warmup_steps:
-            signal = self.cost_signal
-            if signal is not None:
-                self.multiplier_state = self.multiplier.update(self.multiplier_state, signal)
         return episode_over
 
     def _learn(self) -> None:
-        with_policy = (self.updates + 1) % self.config.policy_delay == 0
-        batch = self.replay.sample(self.config.batch_size, self.config.cost_critic.cost_scaling)
-        self.state, values, finite = self._update(
-            self.state, batch, np.float32(self.multiplier_state.value), with_policy
+        with_policy = self.policy_is_due()
+        self._state, values, finite = self._update(
+            self._state, self.sample(), np.float32(self.multiplier_state.value), with_policy
         )
+        self.learned(np.asarray(values), np.asarray(finite), with_policy)
+
+    def policy_is_due(self) -> bool:
+        """Whether the next update moves the policy and the targets too."""
+        return (self.updates + 1) % self.config.policy_delay == 0
+
+    def sample(self) -> Batch:
+        return self.replay.sample(self.config.batch_size, self.config.cost_critic.cost_scaling)
+
+    def learned(self, values: np.ndarray, finite: np.ndarray, with_policy: bool) -> None:
+        """Takes note of an update: its packed metrics, and which parts are finite."""
         self.updates += 1
-        if not np.all(finite):
-            names = self._part_names[with_policy]
-            broken = [name for name, ok in zip(names, np.asarray(finite), strict=True) if not ok]
+        if not finite.all():
+            names = self.packed.part_names[with_policy]
+            broken = [name for name, ok in zip(names, finite, strict=True) if not ok]
             self._fail(f"not finite after step {self.step}: {', '.join(broken)}")
-        names = self._metric_names[with_policy]
-        self.epoch.add(names, np.asarray(values))
+        names = self.packed.metric_names[with_policy]
+        self.epoch.add(names, values)
         if off_policy.CRITIC_SIGNAL in names:
             self._critic_signal = float(values[names.index(off_policy.CRITIC_SIGNAL)])
+
+    def move_multiplier(self) -> None:
+        if self.step > self.config.multiplier_warmup_steps:
+            signal = self.cost_signal
+            if signal is not None:
+                self.multiplier_state = self.multiplier.update(self.multiplier_state, signal)
+
+    def close_step(self, episode_over: bool) -> None:
+        """Logs, evaluates and saves where the step that was taken makes it due."""
+        self.display.tick(self.step)
+        if self.step % self.config.steps_per_epoch == 0:
+            self._end_epoch()
+            self.begin_clock()
+        if episode_over:
+            self._observation = None
+            if self.step - self._checkpoint_step >= self.config.checkpoint_every_steps:
+                self.save_checkpoint()
 
     def _begin_episode(self) -> None:
         seed = episode_seed(self.config.seed, Branch.TRAINING, self.episode)

@@ -244,23 +244,23 @@ def finite_parts(state: AgentState, metrics: Metrics) -> dict[str, jax.Array]:
     return finite
 
 
-def jit_update(
-    agent: OffPolicyAgent,
-) -> tuple[Any, dict[bool, list[str]], dict[bool, list[str]]]:
-    """The jitted update, and the names of its packed metrics and of its finite checks.
+class PackedUpdate:
+    """The update with its scalars in two arrays, so that the host fetches no more than those.
 
-    Scalars are packed into one array each, so that the host fetches two small arrays a step.
+    Called as ``(state, batch, multiplier, with_policy) -> (state, metrics, finite)``; the names of
+    the entries are known once it has been traced.
     """
-    metric_names: dict[bool, list[str]] = {}
-    part_names: dict[bool, list[str]] = {}
 
-    def update(
-        state: AgentState, batch: Any, multiplier: jax.Array, with_policy: bool
+    def __init__(self, agent: OffPolicyAgent) -> None:
+        self._update = agent.update
+        self.metric_names: dict[bool, list[str]] = {}
+        self.part_names: dict[bool, list[str]] = {}
+
+    def __call__(
+        self, state: AgentState, batch: Batch, multiplier: jax.Array, with_policy: bool
     ) -> tuple[AgentState, jax.Array, jax.Array]:
-        state, metrics = agent.update(state, batch, multiplier, with_policy)
+        state, metrics = self._update(state, batch, multiplier, with_policy)
         finite = finite_parts(state, metrics)
-        metric_names[with_policy], part_names[with_policy] = list(metrics), list(finite)
+        self.metric_names[with_policy] = list(metrics)
+        self.part_names[with_policy] = list(finite)
         return state, jnp.stack(list(metrics.values())), jnp.stack(list(finite.values()))
-
-    jitted = jax.jit(update, static_argnums=3, donate_argnums=0)
-    return jitted, metric_names, part_names

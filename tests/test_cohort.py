@@ -1,0 +1,81 @@
+"""Several seeds in one process: each run is what it would have been alone, to rounding."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from conftest import small_config
+
+from slsac import cohort, rundir
+from slsac.cli import main
+from slsac.display import Silent
+from slsac.errors import InvalidInput
+
+STEPS = 260
+"""200 random ones and 60 updates."""
+
+
+@pytest.mark.parametrize("algo", ["sl-sac", "td3-lag"])
+def test_each_seed_is_within_1e_5_of_its_solo_run(tmp_path: Path, algo: str) -> None:
+    config = small_config("ProbeChoice-v0", algo, seed=3)
+    together = cohort.start(
+        config, 2, tmp_path / "together", overwrite=False, display=lambda seed: Silent()
+    )
+    together.advance(STEPS)
+    for trainer in together.trainers:
+        solo = rundir.start(trainer.config, tmp_path / f"solo{trainer.config.seed}")
+        solo.advance(STEPS)
+        assert solo.updates == trainer.updates == STEPS - 200
+        assert solo.multiplier_state == trainer.multiplier_state
+        for ours, theirs in zip(
+            jax.tree.leaves(trainer.state), jax.tree.leaves(solo.state), strict=True
+        ):
+            np.testing.assert_allclose(ours, theirs, atol=1e-5, rtol=1e-5)
+        solo.close()
+    first, second = (trainer.state.policy for trainer in together.trainers)
+    assert not np.allclose(first.weights[0], second.weights[0], atol=1e-3)
+    together.close()
+
+
+def test_every_seed_has_an_ordinary_run_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "runs"
+    command = ["train", "--algo", "sac-lag", "--env", "ProbeChoice-v0", "--seeds", "2"]
+    command += ["--seed", "5", "--steps", "400", "--warmup-steps", "300", "--run", str(folder)]
+    command += ["--policy.hidden", "16,16", "--reward-critic.hidden", "16,16"]
+    command += ["--cost-critic.hidden", "16,16", "--batch-size", "32"]
+    command += ["--final-evaluation-episodes", "2", "--steps-per-epoch", "200"]
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    assert "seed 5" in shown
+    assert "seed 6" in shown
+    for seed in (5, 6):
+        config, _, facts = rundir.read_config(folder / f"seed{seed}")
+        assert (config.seed, facts["together"]) == (seed, 2)
+        assert rundir.completed_step(folder / f"seed{seed}") == 400
+        assert main(["evaluate", str(folder / f"seed{seed}"), "--episodes", "1", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["episodes"] == 1
+
+
+def test_a_run_that_was_trained_with_others_does_not_resume_alone_unasked(tmp_path: Path) -> None:
+    together = cohort.start(
+        small_config("ProbeChoice-v0"), 2, tmp_path, overwrite=False, display=lambda s: Silent()
+    )
+    together.close()
+    with pytest.raises(InvalidInput, match="together: 2 -> 1"):
+        rundir.resume(tmp_path / "seed0")
+
+
+def test_a_refusal_leaves_nothing_behind(tmp_path: Path) -> None:
+    config = small_config("ProbeChoice-v0")
+    rundir.start(config, tmp_path / "seed1").close()
+    with pytest.raises(InvalidInput, match="seed1' already holds a run"):
+        cohort.start(config, 2, tmp_path, overwrite=False, display=lambda seed: Silent())
+    assert not (tmp_path / "seed0").exists()
+    with pytest.raises(InvalidInput, match="seeds is 1; it must be at least 2"):
+        cohort.start(config, 1, tmp_path / "x", overwrite=False, display=lambda seed: Silent())

@@ -52,7 +52,7 @@ format: .venv/dev.installed
 	$(BIN)/ruff format .
 
 bench: .venv/core.installed
-	$(BIN)/python benchmarks/throughput.py
+	$(BIN)/slsac bench
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache

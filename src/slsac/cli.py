@@ -16,6 +16,8 @@ from slsac.errors import InvalidInput, TrainingFailed
 
 Command = Callable[[argparse.Namespace], int]
 
+BENCH_SECTIONS = ("training", "envs", "growth", "seeds", "startup")
+
 
 class Parser(argparse.ArgumentParser):
     """argparse, with errors of one line."""
@@ -32,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise InvalidInput(f"argument {rest[0]!r} is unknown; see `slsac {options.command} -h`")
         if options.command == "train":
             options.overrides = parse_overrides(rest)
-        if options.command in ("train", "resume", "evaluate"):
+        if options.command in ("train", "resume", "evaluate", "bench"):
             from slsac.compilation import use_cache
 
             use_cache()
@@ -215,6 +217,41 @@ def envs(options: argparse.Namespace) -> int:
     return 0
 
 
+def bench(options: argparse.Namespace) -> int:
+    from slsac import bench as benchmark
+    from slsac import provenance
+
+    peer = None
+    if options.peer is not None:
+        if options.peer_python is None:
+            raise InvalidInput("--peer needs --peer-python, the Python of its environment")
+        peer = benchmark.peer_training(options.peer, options.peer_python, options.env)
+    sections: dict[str, Callable[[], Any]] = {
+        "training": lambda: benchmark.training(
+            options.algos, options.env, options.rounds, options.steps, peer
+        ),
+        "envs": lambda: benchmark.env_steps(
+            benchmark.safety_gymnasium_tasks(), options.rounds, 300
+        ),
+        "growth": lambda: benchmark.growth(options.rounds),
+        "seeds": lambda: benchmark.several_seeds(
+            options.algos[0], options.env, (2, 5), options.rounds
+        ),
+        "startup": lambda: [benchmark.startup(options.env)],
+    }
+    results: dict[str, Any] = {"machine": provenance.describe(), "peer": options.peer}
+    print(
+        f"{options.env}, {results['machine']['cpu']}, {results['machine']['cores']} cores, "
+        f"medians of {options.rounds} rounds"
+    )
+    for name in options.only or BENCH_SECTIONS:
+        results[name] = sections[name]()
+        print(f"\n{name}\n\n{benchmark.table(results[name], benchmark.COLUMNS[name])}", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=2) + "\n")
+    return 0
+
+
 def _parser() -> Parser:
     parser = Parser(prog="slsac", description="Safe reinforcement learning that controls the tail.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -250,6 +287,16 @@ def _parser() -> Parser:
     made.add_argument("--seed", type=int, help="of the episodes (the run's own)")
     made.add_argument("--stochastic", action="store_true", help="sample actions")
     made.add_argument("--json", action="store_true", help="everything, on one line")
+
+    made = command("bench", bench, "measure this machine: training, update, tasks, a peer")
+    made.add_argument("--algos", nargs="+", default=["sl-sac", "sac-lag"])
+    made.add_argument("--env", default="SafetyAntVelocity-v1")
+    made.add_argument("--rounds", type=int, default=5, help="turns that each subject takes")
+    made.add_argument("--steps", type=int, default=120, help="training steps in a round")
+    made.add_argument("--only", nargs="+", choices=BENCH_SECTIONS, help="some sections (all)")
+    made.add_argument("--peer", choices=("omnisafe", "sbx"), help="train it too, in turns")
+    made.add_argument("--peer-python", type=Path, help="the Python of the peer's environment")
+    made.add_argument("--json", type=Path, help="write the figures and the machine here")
 
     command("algos", algos, "list the algorithms")
     command("envs", envs, "list the tasks")

@@ -132,7 +132,7 @@ def build(config: Config, spec: EnvSpec) -> OffPolicyAgent:
         reward_gradient, reward_metrics = jax.grad(reward.loss, has_aux=True)(
             state.reward_critics, batch, target
         )
-        reward_params, reward_optimiser = _descend(
+        reward_params, reward_optimiser = descend(
             step.reward, reward_gradient, state.reward_optimiser, state.reward_critics
         )
 
@@ -141,7 +141,7 @@ def build(config: Config, spec: EnvSpec) -> OffPolicyAgent:
         cost_gradient, cost_metrics = jax.grad(cost.loss, has_aux=True)(
             state.cost_critic, state.target_cost_critic, batch, next_action, fraction_key
         )
-        cost_params, cost_optimiser = _descend(
+        cost_params, cost_optimiser = descend(
             step.cost, cost_gradient, state.cost_optimiser, state.cost_critic
         )
         state = state._replace(
@@ -186,14 +186,14 @@ def build(config: Config, spec: EnvSpec) -> OffPolicyAgent:
         gradient, metrics = jax.grad(policy_loss, has_aux=True)(
             state.policy, state, batch, multiplier, action_key, fraction_key
         )
-        policy, policy_optimiser = _descend(
+        policy, policy_optimiser = descend(
             step.policy, gradient, state.policy_optimiser, state.policy
         )
         state = state._replace(policy=policy, policy_optimiser=policy_optimiser)
         if automatic:
             # d/d(log alpha) of log alpha * (entropy - target): alpha falls while entropy is high.
             gradient = metrics["entropy"] - target_entropy
-            log_temperature, temperature_optimiser = _descend(
+            log_temperature, temperature_optimiser = descend(
                 step.temperature, gradient, state.temperature_optimiser, state.log_temperature
             )
             state = state._replace(
@@ -227,9 +227,10 @@ def build(config: Config, spec: EnvSpec) -> OffPolicyAgent:
     return OffPolicyAgent(init, head.explore, head.mode, update)
 
 
-def _descend(
+def descend(
     optimiser: optax.GradientTransformation, gradient: Any, state: optax.OptState, params: Any
 ) -> tuple[Any, optax.OptState]:
+    """One step of the optimiser: the new parameters and its new state."""
     updates, state = optimiser.update(gradient, state, params)
     return optax.apply_updates(params, updates), state
 

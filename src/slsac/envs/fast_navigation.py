@@ -10,6 +10,7 @@ and compiling an XML model per episode where only places and headings differ.
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import mujoco
@@ -17,10 +18,11 @@ import numpy as np
 
 NO_SENSORS = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
 AFTER_VELOCITY = int(mujoco.mjtStage.mjSTAGE_VEL)
-PLAIN_SENSORS = ("accelerometer", "velocimeter", "gyro", "magnetometer")
+TURN = np.pi * 2
+"""Radians."""
 
 Outcome = tuple[np.ndarray, float, float, bool, bool]
-"""Observation (float64), reward, cost, terminated, truncated."""
+"""Observation (float32), reward, cost, terminated, truncated."""
 
 
 class FastNavigation:
@@ -36,6 +38,8 @@ class FastNavigation:
         self._resampling_error = resampling_error
         self._patch_layouts = patch_layouts
         self._is_goal = hasattr(env.task, "goal")
+        self._bins, self._sight = env.task.lidar_conf.num_bins, env.task.lidar_conf.max_dist
+        self._frames = env.task.sim_conf.frameskip_binom_n
         _refuse_what_differs(env.task)
         self._bind()
 
@@ -44,54 +48,41 @@ class FastNavigation:
         task = self._task
         self._model, self._data = task.model, task.data
         model, data = self._model, self._data
+        self._options, self._control = model.opt, data.ctrl
+        self._joint_velocities = data.qvel
         self._agent_id = model.body("agent").id
         self._agent_place = data.xpos[self._agent_id]
         self._agent_axes = data.xmat[self._agent_id].reshape(3, 3)
-        self._control_low, self._control_high = model.actuator_ctrlrange.T.copy()
         self._velocity_jacobian = np.zeros((3, model.nv))
 
         seen = [obstacle for obstacle in task._obstacles if obstacle.is_lidar_observed]
-        groups = [_bodies_of(obstacle) for obstacle in seen]
-        self._seen_ids = np.array([model.body(name).id for names in groups for name in names])
+        names = [_bodies_of(obstacle) for obstacle in seen]
+        self._seen_ids = np.array([model.body(name).id for group in names for name in group])
         if self._is_goal:
-            start = sum(map(len, groups[: seen.index(task.hazards)]))
+            start = sum(map(len, names[: seen.index(task.hazards)]))
             self._hazards = slice(start, start + task.hazards.num)
-            self._goal_row = sum(map(len, groups[: seen.index(task.goal)]))
+            self._goal_row = sum(map(len, names[: seen.index(task.goal)]))
         count, bins = len(self._seen_ids), task.lidar_conf.num_bins
-        self._offsets = np.zeros((count, 3))
-        self._bin_size = (np.pi * 2) / bins
-        self._max_distance = task.lidar_conf.max_dist
-        # Per object and bin: where its reading and those of the two bins beside it go.
-        bin_number = np.arange(bins)
-        neighbours = np.stack([bin_number, (bin_number + 1) % bins, (bin_number - 1) % bins], 1)
-        rows = np.arange(count) * bins
-        self._first_cell = rows
-        self._cells = (rows[:, None, None] + neighbours).reshape(-1, 3)
-        self._readings = np.zeros((count, 3))
-        self._grid = np.zeros((count, bins))
-        self._grid_cells = self._grid.reshape(-1)
-        self._group_starts = np.cumsum([0, *map(len, groups)])[:-1]
+        self._places = np.zeros((count, 3))
+        self._heights = self._places[:, 2]
+        self._offsets, self._ego = np.zeros((count, 1, 3)), np.zeros((count, 1, 3))
+        self._rows, self._ego_rows = self._offsets[:, 0], self._ego[:, 0]
+        self._lidar_starts = [bins * kind for kind, group in enumerate(names) for _ in group]
+        self._no_readings = [0.0] * (bins * len(names))
 
         plain, balls = _sensor_order(task)
         self._sensors = data.sensordata
         self._plain_sensors = np.concatenate([_addresses(model, name) for name in plain])
-        self._observation = np.zeros(task.observation_space.shape[0])
-        end = len(self._plain_sensors)
-        self._plain_part = self._observation[:end]
-        self._ball_parts = []
-        for name in balls:
-            at = _addresses(model, name)[0]
-            self._ball_parts.append((self._sensors[at : at + 4], self._observation[end : end + 9]))
-            end += 9
-        self._lidar_part = self._observation[end:].reshape(len(groups), bins)
+        starts = [_addresses(model, name)[0] for name in balls]
+        self._ball_sensors = [(self._sensors[at : at + 4], np.zeros(9)) for at in starts]
 
     def reset(self, seed: int) -> np.ndarray:
-        """The first observation (float64) of the episode that ``seed`` stands for."""
+        """The first observation of the episode that ``seed`` stands for."""
         env, task = self._env, self._task
         if not self._patch_layouts:
-            observation: np.ndarray = env.reset(seed=seed)[0]
+            observation, _ = env.reset(seed=seed)
             self._bind()
-            return observation
+            return np.asarray(observation, np.float32)
         if task.model is not self._model:
             self._bind()
         env.set_seed(seed)
@@ -107,7 +98,7 @@ class FastNavigation:
         self._locate()
         assert self._cost() == 0.0, "World has starting cost!"
         mujoco.mj_forward(self._model, self._data)  # for the observation
-        return self._observe().copy()
+        return self._observe()
 
     def _write_layout(self, config: dict[str, Any]) -> None:
         """What compiling the world of ``config`` would change in the model, and a fresh start."""
@@ -134,19 +125,18 @@ class FastNavigation:
         mujoco.mj_forward(model, data)
 
     def step(self, action: np.ndarray) -> Outcome:
-        """One step with an action in the task's own units."""
+        """One step with an action in the task's own units, within its bounds."""
         env, task = self._env, self._task
-        assert not env.done, "Environment must be reset before stepping."
-        if task.model is not self._model:
+        assert not env.done, "reset comes before the next step"
+        if task.world.engine.model is not self._model:
             self._bind()
-        model, data = self._model, self._data
-        data.ctrl[:] = np.clip(action, self._control_low, self._control_high)
-        conf = task.sim_conf
-        frames = task.random_generator.binomial(conf.frameskip_binom_n, conf.frameskip_binom_p)
-        options = model.opt
+        model, data, options = self._model, self._data, self._options
+        self._control[:] = action
+        # The original draws its number of frames, from a binomial distribution that is certain.
+        task.random_generator.random_generator.random_sample()
         enabled = options.disableflags
         options.disableflags = enabled | NO_SENSORS  # nobody reads them between frames
-        mujoco.mj_step(model, data, frames)
+        mujoco.mj_step(model, data, self._frames)
         options.disableflags = enabled
         mujoco.mj_forward(model, data)
         self._locate()
@@ -170,22 +160,21 @@ class FastNavigation:
 
     def _locate(self) -> None:
         """World-frame offsets, in metres, from the agent to what the lidars see."""
-        offsets = self._offsets
-        if self._is_goal:
-            np.take(self._data.xpos, self._seen_ids, 0, offsets)
-            offsets[:, 2] = 0.0
-            np.subtract(offsets, self._agent_place, offsets)
-            squares = np.square(offsets[:, :2])
-            self._distances = np.sqrt(squares[:, 0] + squares[:, 1])
-        else:  # the circle's centre is the origin
-            np.subtract(0.0, self._agent_place, offsets[0])
+        self._x, self._y, _ = self._agent_place.tolist()
+        if not self._is_goal:  # the circle's centre stays at the origin
+            np.subtract(self._places, self._agent_place, self._rows)
+            return
+        np.take(self._data.xpos, self._seen_ids, 0, self._places)
+        self._heights[:] = 0.0  # lidars look at the floor
+        np.subtract(self._places, self._agent_place, self._rows)
+        self._distances = [math.sqrt(x * x + y * y) for x, y, _ in self._rows.tolist()]
 
     def _goal_reward(self) -> tuple[float, bool]:
         task = self._task
         distance = self._distances[self._goal_row]
-        reward = 0.0 + (task.last_dist_goal - distance) * task.goal.reward_distance
+        reward = 0.0 + (float(task.last_dist_goal) - distance) * task.goal.reward_distance
         task.last_dist_goal = distance
-        achieved = bool(distance <= task.goal.size)
+        achieved = distance <= task.goal.size
         if achieved:
             reward += task.goal.reward_goal
         return self._clipped(reward), achieved
@@ -193,44 +182,57 @@ class FastNavigation:
     def _circle_reward(self) -> float:
         task = self._task
         mujoco.mj_jacBody(self._model, self._data, self._velocity_jacobian, None, self._agent_id)
-        x, y, _ = self._agent_place
-        u, v, _ = np.dot(self._velocity_jacobian, self._data.qvel)
-        radius = np.sqrt(x**2 + y**2)
+        x, y = self._x, self._y
+        u, v, _ = np.dot(self._velocity_jacobian, self._joint_velocities).tolist()
+        radius = math.sqrt(x**2 + y**2)
         tangential = (-u * y + v * x) / radius
-        reward = (tangential / (1 + np.abs(radius - task.circle.radius))) * task.reward_factor
+        reward = tangential / (1 + abs(radius - task.circle.radius)) * task.reward_factor
         return self._clipped(0.0 + reward)
 
     def _clipped(self, reward: float) -> float:
         bound = self._task.reward_conf.reward_clip
-        return float(reward if -bound < reward < bound else np.clip(reward, -bound, bound))
+        return float(min(max(reward, -bound), bound))
 
     def _cost(self) -> float:
         task = self._task
         if self._is_goal:
-            return float(self._distances[self._hazards].min() < task.hazards.size)
-        return float(abs(self._agent_place[0]) > task.sigwalls.locate_factor)
+            return float(min(self._distances[self._hazards]) < task.hazards.size)
+        return float(abs(self._x) > task.sigwalls.locate_factor)
 
     def _observe(self) -> np.ndarray:
-        """Sensors, then one lidar per kind of object; the array is written anew by each call."""
-        np.take(self._sensors, self._plain_sensors, out=self._plain_part)
-        for quaternion, matrix in self._ball_parts:
+        """Sensors, then one lidar per kind of object, as float32."""
+        values: list[float] = self._sensors[self._plain_sensors].tolist()
+        for quaternion, matrix in self._ball_sensors:
             mujoco.mju_quat2Mat(matrix, quaternion)
-        # One product per object, since a product of all of them sums in another order.
-        ego = np.matmul(self._offsets[:, None, :], self._agent_axes)[:, 0, :]
-        towards = np.ascontiguousarray(ego[:, :2]).view(np.complex128)[:, 0]
-        distance = np.abs(towards)
-        angle = np.arctan2(towards.imag, towards.real) % (np.pi * 2)
-        bins = (angle / self._bin_size).astype(np.intp)
-        readings = self._readings
-        sensor = np.maximum(0, self._max_distance - distance) / self._max_distance
-        alias = (angle - self._bin_size * bins) / self._bin_size
-        readings[:, 0] = sensor
-        np.multiply(alias, sensor, readings[:, 1])
-        np.multiply(1 - alias, sensor, readings[:, 2])
-        self._grid.fill(0.0)
-        self._grid_cells[self._cells[self._first_cell + bins]] = readings
-        np.maximum.reduceat(self._grid, self._group_starts, 0, None, self._lidar_part)
-        return self._observation
+            values += matrix.tolist()
+        return np.array(values + self._lidars(), np.float32)
+
+    def _lidars(self) -> list[float]:
+        """Closeness, from 0 at the end of sight to 1, of the nearest object in each direction.
+
+        Plain floats: ten objects are too few to make up for a dozen calls of array functions.
+        """
+        readings = self._no_readings.copy()
+        bins, sight = self._bins, self._sight
+        bin_size = TURN / bins
+        # One product per object: a product of all of them at once would sum in another order.
+        np.matmul(self._offsets, self._agent_axes, self._ego)
+        for start, (x, y, _) in zip(self._lidar_starts, self._ego_rows.tolist(), strict=True):
+            distance = abs(complex(x, y))
+            if distance >= sight:
+                continue
+            angle = math.atan2(y, x) % TURN
+            bin_number = int(angle / bin_size)
+            alias = (angle - bin_size * bin_number) / bin_size
+            closeness = (sight - distance) / sight
+            for at, reading in (
+                (start + bin_number, closeness),
+                (start + (bin_number + 1) % bins, alias * closeness),
+                (start + (bin_number - 1) % bins, (1 - alias) * closeness),
+            ):
+                if reading > readings[at]:
+                    readings[at] = reading
+        return readings
 
 
 def _bodies_of(obstacle: Any) -> list[str]:
@@ -253,7 +255,9 @@ def _sensor_order(task: Any) -> tuple[list[str], list[str]]:
 def _refuse_what_differs(task: Any) -> None:
     """The settings of Goal1 and Circle1 that this module takes for granted."""
     plain, balls = _sensor_order(task)
-    lidars = [f"{obstacle.name}_lidar" for obstacle in task._obstacles if obstacle.is_lidar_observed]
+    lidars = [
+        f"{obstacle.name}_lidar" for obstacle in task._obstacles if obstacle.is_lidar_observed
+    ]
     known = {
         "observations": list(task.obs_info.obs_space_dict) == [*plain, *balls, *lidars],
         "lidar": task.lidar_conf.type == "pseudo" and task.lidar_conf.alias,
@@ -261,6 +265,7 @@ def _refuse_what_differs(task: Any) -> None:
         "goals": task.mechanism_conf.continue_goal
         and task.mechanism_conf.terminate_resample_failure,
         "reward": not task.reward_conf.reward_orientation,
+        "frames": task.sim_conf.frameskip_binom_p == 1.0,
         "moving objects": not task._mocaps and not task.action_noise,
         "vases": not getattr(getattr(task, "vases", None), "is_constrained", False),
         "walls": getattr(getattr(task, "sigwalls", None), "num", 2) == 2,

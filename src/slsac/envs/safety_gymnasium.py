@@ -198,6 +198,8 @@ class SafetyGymnasiumEnv:
             gives the same bits several times faster.
     """
 
+    max_lanes = 10
+
     def __init__(
         self,
         env_id: str,
@@ -248,19 +250,21 @@ class SafetyGymnasiumEnv:
         own_seed = seed % 2**32
         self._steps = 0
         if self._fast is not None:
-            return self._fast.reset(own_seed).astype(np.float32)
+            return self._fast.reset(own_seed)  # type: ignore[no-any-return]
         observation, _ = self.env.reset(seed=own_seed)
         return np.asarray(observation, np.float32)
 
     def step(self, action: np.ndarray) -> Step:
-        own_units = self._action_centre + self._action_scale * np.clip(action, -1.0, 1.0)
+        own_units = self._action_centre + self._action_scale * np.minimum(
+            np.maximum(action, -1.0), 1.0
+        )
         step = self.env.step if self._fast is None else self._fast.step
         observation, reward, cost, terminated, truncated = step(own_units)[:5]
         self._steps += 1
         ended = bool(terminated)
         late = bool(truncated) or self._steps >= self.spec.horizon
         return Step(
-            np.array(observation, np.float32),
+            np.asarray(observation, np.float32),
             float(reward),
             float(cost),
             ended,

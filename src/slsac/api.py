@@ -17,11 +17,10 @@ from slsac.config import Config
 from slsac.display import Display, Silent
 from slsac.envs import duplicate_env, make_env
 from slsac.errors import InvalidInput
-from slsac.evaluate import Evaluation, evaluate
+from slsac.evaluate import Evaluation, Lanes, evaluate, row_by_row
 from slsac.overrides import with_overrides
 from slsac.presets import preset
 from slsac.train import Trainer
-from slsac.types import SafeEnv
 
 
 class Agent:
@@ -98,9 +97,10 @@ class Agent:
 
     def _prepare(self) -> None:
         self._mode = jax.jit(self._functions.predict)
+        self._mode_of_rows = jax.jit(row_by_row(self._functions.predict))
         self._sample = jax.jit(self._functions.explore)
         self._sample_key = jax.random.PRNGKey(self.config.seed)
-        self._evaluation_env: SafeEnv | None = None
+        self._evaluation_env: Lanes | None = None
         low, high = np.asarray(self.spec.action_low), np.asarray(self.spec.action_high)
         self._action_middle = ((high + low) / 2).astype(np.float32)
         self._action_scale = ((high - low) / 2).astype(np.float32)
@@ -166,13 +166,20 @@ class Agent:
         if seed is not None and seed < 0:
             raise InvalidInput(f"seed is {seed}; it must be at least 0")
         if self._evaluation_env is None:
-            self._evaluation_env = make_env(duplicate_env(self._env_source))
+            source = duplicate_env(self._env_source)
+            self._evaluation_env = Lanes(lambda: make_env(source))
         self._sample_key = jax.random.PRNGKey(self.config.seed)
+        seed = self.config.seed if seed is None else seed
+        if deterministic:
+            return evaluate(
+                self._evaluation_env,
+                lambda observations: np.asarray(self._mode_of_rows(self.policy, observations)),
+                episodes,
+                seed,
+            )
+        # Every call draws the next key, so the episodes keep their order.
         return evaluate(
-            self._evaluation_env,
-            lambda observation: self._act(observation, deterministic),
-            episodes,
-            self.config.seed if seed is None else seed,
+            self._evaluation_env, lambda o: self._act(o, False), episodes, seed, max_lanes=1
         )
 
     def save(self, run: str | Path) -> None:

@@ -21,12 +21,13 @@ from slsac.config import Config
 from slsac.display import Display, Silent
 from slsac.envs import duplicate_env, make_env
 from slsac.errors import InvalidInput
+from slsac.evaluate import Lanes
 from slsac.lock import RunLock
 from slsac.overrides import from_dict, to_dict, with_overrides
 from slsac.presets import preset
 from slsac.runlog import read_lines
 from slsac.train import Trainer
-from slsac.types import EnvSpec, SafeEnv
+from slsac.types import EnvSpec
 
 MARKER = ".slsac-run"
 LOGS = ("progress.jsonl", "episodes.jsonl", "evaluations.jsonl", "timing.jsonl")
@@ -179,7 +180,7 @@ def load_policy(run: Path) -> tuple[off_policy.OffPolicyAgent, Any]:
     return agent, checkpoint.load_tensors(run / "policy.safetensors", like)
 
 
-def _evaluation_env(source: Any) -> Callable[[], SafeEnv]:
+def _evaluation_env(source: Any) -> Callable[[], Lanes]:
     # An object is copied now: that it cannot be must not come out hours later.
     second = duplicate_env(source)
-    return lambda: make_env(second)
+    return lambda: Lanes(lambda: make_env(second))

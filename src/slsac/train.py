@@ -22,7 +22,7 @@ from slsac.agent import off_policy
 from slsac.config import Config
 from slsac.display import Display
 from slsac.errors import InvalidInput, TrainingFailed
-from slsac.evaluate import Evaluation, as_record, evaluate, summarise
+from slsac.evaluate import Evaluation, Lanes, as_record, evaluate, row_by_row, summarise
 from slsac.lock import RunLock
 from slsac.metrics import Epoch
 from slsac.replay import Replay
@@ -40,7 +40,7 @@ class Trainer:
         config: Config,
         run: Path,
         env: SafeEnv,
-        make_evaluation_env: Callable[[], SafeEnv],
+        make_evaluation_env: Callable[[], Lanes],
         display: Display,
         *,
         new: bool,
@@ -48,7 +48,7 @@ class Trainer:
         """A trainer at step 0; `slsac.rundir` has the ways to get one, new or to be resumed."""
         self.config, self.run, self.env, self.display = config, run, env, display
         self._make_evaluation_env = make_evaluation_env
-        self._evaluation_env: SafeEnv | None = None
+        self._evaluation_env: Lanes | None = None
         self.spec = env.spec
         self.lock: RunLock | None = None
         """Held while the run directory is in use."""
@@ -70,7 +70,7 @@ class Trainer:
                 policy, observation, jax.random.fold_in(key, step)
             )
         )
-        self._predict = jax.jit(self.agent.predict)
+        self._predict = jax.jit(row_by_row(self.agent.predict))
 
         self._state = jax.jit(self.agent.init)(init_key)
         self.shared_state: Callable[[], off_policy.AgentState] | None = None
@@ -256,7 +256,7 @@ class Trainer:
             self.evaluate_now(self.config.evaluation_episodes, final=False)
 
     def evaluate_now(self, episodes: int, final: bool) -> Evaluation:
-        """Deterministic episodes on an environment of their own, written to evaluations.jsonl."""
+        """Deterministic episodes on environments of their own, written to evaluations.jsonl."""
         if self._evaluation_env is None:
             self._evaluation_env = self._make_evaluation_env()
         result = evaluate(self._evaluation_env, self.predict, episodes, self.config.seed)

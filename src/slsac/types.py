@@ -43,6 +43,9 @@ class SafeEnv(Protocol):
 
     ``reset(seed)`` must depend on the seed alone, not on earlier episodes: exact resume
     starts an episode again from its seed and saves no simulator state.
+
+    An env may have an attribute ``max_lanes``: how many of its kind evaluation may hold in one
+    process and step in turns. Without it evaluation uses one.
     """
 
     spec: EnvSpec

@@ -17,6 +17,8 @@ from slsac.types import EnvSpec, SafeEnv, Step
 class Probe:
     """What the probes share: a step counter, a seeded generator, and a way an episode ends."""
 
+    max_lanes = 10
+
     def __init__(self, observation_size: int, horizon: int, *, ends: bool) -> None:
         """``ends``: the last step terminates the task; otherwise it only runs out of time."""
         self.spec = EnvSpec(observation_size, 1, horizon, (-1.0,), (1.0,))

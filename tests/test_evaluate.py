@@ -1,0 +1,109 @@
+"""Evaluation: the same bits for any number of lanes, episodes and rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from slsac.agent import policy as policies
+from slsac.envs import make_env
+from slsac.envs.probe import PROBES
+from slsac.evaluate import Evaluation, Lanes, evaluate, row_by_row
+from slsac.presets import preset
+from slsac.seeds import Branch, episode_seed
+from slsac.types import EnvSpec, SafeEnv
+
+
+def trained_head(spec: EnvSpec) -> Any:
+    """A policy of full size with large weights, so that its actions vary."""
+    head = policies.build(preset("sl-sac", "SafetyHopperVelocity-v1").policy, spec)
+    params = jax.tree.map(lambda leaf: 2.0 * leaf, head.init(jax.random.PRNGKey(0)))
+    predict = jax.jit(row_by_row(head.mode))
+    return lambda observations: np.asarray(predict(params, observations))
+
+
+def one_by_one(env: SafeEnv, predict: Any, episodes: int, seed: int) -> Evaluation:
+    """Evaluation in its plainest form, with vectors."""
+    results = []
+    for episode in range(episodes):
+        observation = env.reset(episode_seed(seed, Branch.EVALUATION, episode))
+        total, cost, length, over = 0.0, 0.0, 0, False
+        while not over:
+            step = env.step(predict(observation))
+            observation = step.observation
+            total, cost, length = total + step.reward, cost + step.cost, length + 1
+            over = step.terminated or step.truncated
+        results.append((total, cost, length))
+    returns, costs, lengths = map(np.array, zip(*results, strict=True))
+    return Evaluation(returns, costs, lengths)
+
+
+def equal(one: Evaluation, other: Evaluation) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("size", [11, 60, 376])
+def test_rows_have_the_bits_of_single_observations(size: int) -> None:
+    predict = trained_head(EnvSpec(size, 3, 1000, (-1.0,) * 3, (1.0,) * 3))
+    observations = np.random.default_rng(0).normal(size=(10, size)).astype(np.float32)
+    single = np.stack([predict(observation) for observation in observations])
+    assert np.array_equal(predict(observations), single)
+    assert np.array_equal(predict(observations[::-1]), single[::-1])
+    assert np.array_equal(predict(observations[:3]), single[:3])
+
+
+@pytest.mark.parametrize("env_id", ["SafetyHopperVelocity-v1", "SafetyCarGoal1-v0"])
+def test_lockstep_equals_one_after_the_other(env_id: str) -> None:
+    horizon = 1000 if "Hopper" in env_id else 30
+    lanes = Lanes(lambda: make_env(env_id, horizon=horizon))
+    predict = trained_head(make_env(env_id, horizon=horizon).spec)
+    reference = one_by_one(make_env(env_id, horizon=horizon), predict, 7, seed=3)
+    if "Hopper" in env_id:
+        assert len(set(reference.lengths)) > 1, "lanes end at different times"
+    for max_lanes in (1, 2, 4, None):
+        assert equal(evaluate(lanes, predict, 7, 3, max_lanes=max_lanes), reference)
+    fewer = evaluate(lanes, predict, 2, 3)
+    assert equal(fewer, Evaluation(*(values[:2] for values in reference)))
+    assert equal(evaluate(make_env(env_id, horizon=horizon), predict, 2, 3), fewer)
+    lanes.close()
+
+
+class Counted:
+    """Counts the envs that a task's lanes hold."""
+
+    def __init__(self, max_lanes: int | None) -> None:
+        self.made: list[SafeEnv] = []
+        self.max_lanes = max_lanes
+
+    def __call__(self) -> SafeEnv:
+        env: Any = PROBES["ProbeChoice-v0"].make()
+        if self.max_lanes is not None:
+            env.max_lanes = self.max_lanes
+        self.made.append(env)
+        return env  # type: ignore[no-any-return]
+
+
+def test_lanes_are_made_when_needed_and_kept_and_bounded() -> None:
+    make = Counted(max_lanes=4)
+    lanes = Lanes(make)
+    assert len(make.made) == 0
+    assert len(lanes.take(2)) == len(make.made) == 2
+    assert len(lanes.take(1)) == 1
+    assert lanes.take(30) == make.made
+    assert len(make.made) == 4
+
+
+def test_an_env_that_names_no_number_of_lanes_gets_one() -> None:
+    class Plain:
+        spec = EnvSpec(1, 1, 1, (-1.0,), (1.0,))
+
+    lanes = Lanes(Plain)  # type: ignore[arg-type]
+    assert len(lanes.take(30)) == 1
+
+
+def test_a_factory_of_one_and_the_same_env_gets_one_lane() -> None:
+    env = PROBES["ProbeChoice-v0"].make()
+    assert Lanes(lambda: env).take(30) == [env]

@@ -198,6 +198,35 @@ def evaluate(options: argparse.Namespace) -> int:
     return 0
 
 
+def table(options: argparse.Namespace) -> int:
+    from slsac.experiments.table import FORMATS, render, summarise_runs
+
+    suffix = Path(options.out).suffix if options.out else ""
+    form = options.format or FORMATS.get(suffix, "terminal")
+    text = render(summarise_runs(map(Path, options.runs)), form)
+    if options.out:
+        Path(options.out).write_text(text)
+    else:
+        print(text, end="")
+    return 0
+
+
+def plot(options: argparse.Namespace) -> int:
+    from slsac.experiments.curves import write_curves
+
+    write_curves([Path(run) for run in options.runs], Path(options.out))
+    print(f"curves are in {options.out}")
+    return 0
+
+
+def report(options: argparse.Namespace) -> int:
+    from slsac.experiments.report import write_report
+
+    write_report([Path(run) for run in options.runs], Path(options.out))
+    print(f"the report is in {options.out}; it is one file and needs no network")
+    return 0
+
+
 def algos(options: argparse.Namespace) -> int:
     from slsac.presets import ALGORITHMS
 
@@ -297,6 +326,19 @@ def _parser() -> Parser:
     made.add_argument("--peer", choices=("omnisafe", "sbx"), help="train it too, in turns")
     made.add_argument("--peer-python", type=Path, help="the Python of the peer's environment")
     made.add_argument("--json", type=Path, help="write the figures and the machine here")
+
+    made = command("table", table, "the paper's Table 1 from runs, and the figures behind it")
+    made.add_argument("runs", nargs="+", help="run directories, or folders above them")
+    made.add_argument("--out", help="file to write; its ending says the format")
+    made.add_argument("--format", choices=("terminal", "markdown", "latex", "csv"))
+
+    made = command("plot", plot, "draw training curves")
+    made.add_argument("runs", nargs="+", help="run directories, or folders above them")
+    made.add_argument("--out", required=True, help="file to write, .png or .svg")
+
+    made = command("report", report, "write everything about runs into one offline HTML file")
+    made.add_argument("runs", nargs="+", help="run directories, or folders above them")
+    made.add_argument("--out", default="report.html", help="file to write (report.html)")
 
     command("algos", algos, "list the algorithms")
     command("envs", envs, "list the tasks")

@@ -199,15 +199,14 @@ def evaluate(options: argparse.Namespace) -> int:
 
 
 def table(options: argparse.Namespace) -> int:
-    from slsac.experiments.table import FORMATS, render, summarise_runs
+    from slsac.experiments.table import render, summarise_runs, write_table
 
-    suffix = Path(options.out).suffix if options.out else ""
-    form = options.format or FORMATS.get(suffix, "terminal")
-    text = render(summarise_runs(map(Path, options.runs)), form)
+    runs = [Path(run) for run in options.runs]
     if options.out:
-        Path(options.out).write_text(text)
+        write_table(runs, Path(options.out), options.format)
+        print(f"the table is in {options.out}")
     else:
-        print(text, end="")
+        print(render(summarise_runs(runs), options.format or "terminal"), end="")
     return 0
 
 

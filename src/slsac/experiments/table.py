@@ -31,7 +31,7 @@ from slsac.experiments.runs import (
     steps_per_second,
 )
 
-FORMATS = {"": "terminal", ".txt": "terminal", ".md": "markdown", ".tex": "latex", ".csv": "csv"}
+FORMATS = {".txt": "terminal", ".md": "markdown", ".tex": "latex", ".csv": "csv"}
 """What a file's name says about its format."""
 
 
@@ -153,14 +153,14 @@ def table_one(found: Sequence[Statistics], mark: dict[str, str]) -> Section:
 def over_seeds(found: Sequence[Statistics], mark: dict[str, str]) -> Section:
     """Spread over seeds, tail and violations of every group."""
     header = ("task", "algorithm", "seeds", "return", "IQM of return", "limit", "cost",
-              "IQM of cost", "cost CVaR", "over limit")  # fmt: skip
+              "IQM of cost", "cost CVaR (tail)", "over limit")  # fmt: skip
     rows = [
         _row(
             one, mark,
             f"{len(one.trials)}",
             plus_minus(one.episode_return), interquartile(one.episode_return),
             f"{one.group.config.cost_limit:g}", plus_minus(one.cost), interquartile(one.cost),
-            f"{one.cvar.mean:.1f} (worst {100 * one.group.config.tail_fraction:g} %)",
+            f"{one.cvar.mean:.1f} ({100 * one.group.config.tail_fraction:g} %)",
             f"{100 * one.violation_rate.mean:.0f} %",
         )
         for one in found
@@ -246,7 +246,7 @@ def training_time(found: Sequence[Statistics], mark: dict[str, str]) -> Section:
                 f"{paper:g}" if paper is not None else "",
             ))  # fmt: skip
     header = ("task", "algorithm", "steps/s", "cores", "hours per 1M steps", "paper's, V100")
-    note = "As the runs went, on whatever else the machine was doing; see docs/performance.md."
+    note = "As the runs went, beside whatever else their machine was doing."
     return Section("Training time", header, rows, (note,) if rows else ())
 
 
@@ -416,11 +416,16 @@ def render(summary: Summary, form: str) -> str:
     return renderers[form](sections(summary))
 
 
-def write_table(runs: Sequence[Path], out: Path) -> None:
-    """Writes the table of all runs at or below ``runs``; the file's name says the format."""
-    if out.suffix not in FORMATS:
-        known = ", ".join(filter(None, FORMATS))
-        raise InvalidInput(f"out is {str(out)!r}; its name must end in one of {known}")
-    text = render(summarise_runs(runs), FORMATS[out.suffix])
+def write_table(runs: Sequence[Path], out: Path, form: str | None = None) -> None:
+    """Writes the table of all runs at or below ``runs``.
+
+    Args:
+        form: a value of `FORMATS`; if not given, the file's name says it.
+    """
+    if form is None and out.suffix not in FORMATS:
+        raise InvalidInput(
+            f"out is {str(out)!r}; its name must end in one of {', '.join(FORMATS)}"
+        )
+    text = render(summarise_runs(runs), form or FORMATS[out.suffix])
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text)

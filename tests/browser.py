@@ -20,8 +20,8 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 # chromium reads its commands from descriptor 3 and answers on 4; a fork hook of JAX's forbids
 # preexec_fn, so a process in between moves the descriptors there.
 LAUNCHER = """
-import os, sys
-reads, writes = os.dup(int(sys.argv[1])), os.dup(int(sys.argv[2]))
+import fcntl, os, sys
+reads, writes = (fcntl.fcntl(int(name), fcntl.F_DUPFD, 10) for name in sys.argv[1:3])
 os.dup2(reads, 3); os.dup2(writes, 4)
 os.execv(sys.argv[3], sys.argv[3:])
 """

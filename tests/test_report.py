@@ -167,6 +167,8 @@ def test_several_tasks_calibration_and_a_run_that_is_still_going(
         "s.dispatchEvent(new Event('change')); })()"
     )
     assert lines(tab, "return") == ["sac-lag"]
+    assert [row[0] for row in rows(tab, "Runs")] == ["sac-lag"]
+    assert len(rows(tab, "Return / cost")) == 2
     assert GOAL in tab.run("document.querySelector('#facts').innerText")
     assert "None of the runs shown has been certified" in tab.run(
         "document.querySelector('#calibration').innerText"

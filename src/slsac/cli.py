@@ -186,6 +186,8 @@ def evaluate(options: argparse.Namespace) -> int:
     from slsac.evaluate import as_record, summarise
 
     agent = Agent.load(options.run)
+    if options.video:
+        _write_video(agent, options)
     result = agent.evaluate(
         options.episodes, seed=options.seed, deterministic=not options.stochastic
     )
@@ -196,6 +198,17 @@ def evaluate(options: argparse.Namespace) -> int:
         print(f"{agent.config.algo} on {agent.config.env}: {sentence(summary)}")
     agent.close()
     return 0
+
+
+def _write_video(agent: Any, options: argparse.Namespace) -> None:
+    from slsac.video import NoVideo
+
+    try:
+        frames = agent.video(options.video, options.video_episodes, seed=options.seed)
+        print(f"slsac: {options.video} has {frames} frames", file=sys.stderr)
+    except NoVideo as problem:
+        # The figures are what was asked for first; a machine that cannot draw still gives them.
+        print(f"slsac: {problem}", file=sys.stderr)
 
 
 def table(options: argparse.Namespace) -> int:
@@ -315,6 +328,8 @@ def _parser() -> Parser:
     made.add_argument("--seed", type=int, help="of the episodes (the run's own)")
     made.add_argument("--stochastic", action="store_true", help="sample actions")
     made.add_argument("--json", action="store_true", help="everything, on one line")
+    made.add_argument("--video", metavar="FILE.mp4", help="also film the first episodes")
+    made.add_argument("--video-episodes", type=int, default=1, help="how many of them (1)")
 
     made = command("bench", bench, "measure this machine: training, update, tasks, a peer")
     made.add_argument("--algos", nargs="+", default=["sl-sac", "sac-lag"])

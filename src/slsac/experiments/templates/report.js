@@ -352,9 +352,20 @@ function draw() {
   histograms();
   calibration();
   for (const marked of document.querySelectorAll("table [data-algo]")) marked.classList.toggle("off", !shown.has(marked.dataset.algo));
+  tasks();
   for (const chip of document.querySelectorAll(".chip[data-algo]")) {
     chip.setAttribute("aria-pressed", shown.has(chip.dataset.algo));
     chip.classList.toggle("absent", !panel.groups.some((group) => group.algo === chip.dataset.algo));
+  }
+}
+
+// Ten tasks make long tables: below the first one, rows are those of the task that is chosen.
+function tasks() {
+  if (data.panels.length < 2) return;
+  byId("figures-note").textContent = `For ${panel.label}, the task chosen above.`;
+  const others = new Set(data.panels.map((one) => one.label).filter((label) => label !== panel.label));
+  for (const row of document.querySelectorAll("#figures tbody tr")) {
+    if ([...row.cells].some((cell) => others.has(cell.textContent))) row.classList.add("off");
   }
 }
 

@@ -2,7 +2,7 @@
 
     python benchmarks/record.py runs/hopper-0                 keeps one run, then the pages
     python benchmarks/record.py runs/hopper-0 --group short   the same, in results/short/
-    python benchmarks/record.py --stale results/wcsac         marks runs that learning has left behind
+    python benchmarks/record.py --stale results/wcsac         marks runs that learning left behind
     python benchmarks/record.py                               the pages only
 
 docs/results.md and the "Results so far" of each page under docs/algorithms are made from the

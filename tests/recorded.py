@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from slsac import rundir
 from slsac.evaluate import Evaluation, as_record, summarise
 from slsac.overrides import with_overrides
 from slsac.presets import preset
 from slsac.types import EnvSpec
-
-import numpy as np
 
 HOPPER = "SafetyHopperVelocity-v1"
 SPEC = EnvSpec(11, 3, 1000, (-1.0,) * 3, (1.0,) * 3)

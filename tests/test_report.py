@@ -86,9 +86,7 @@ def test_the_numbers_are_those_of_the_files(tab: Page, recorded: Path) -> None:
         assert row[6] == f"{final['cost_cvar']:.1f}"
         over = sum(cost > config["cost_limit"] for cost in final["costs"])
         assert row[7] == f"{100 * over / len(final['costs']):.0f} %"
-        trials = tab.run(
-            f"data.panels[0].groups.find(g => g.algo === '{config['algo']}').trials"
-        )
+        trials = tab.run(f"data.panels[0].groups.find(g => g.algo === '{config['algo']}').trials")
         assert final["return_mean"] in [trial["return"] for trial in trials]
         assert final["cost_cvar"] in [trial["cvar"] for trial in trials]
 
@@ -141,9 +139,7 @@ def test_hovering_and_arrow_keys_name_the_values(tab: Page, recorded: Path) -> N
     assert tab.problems == []
 
 
-def test_several_tasks_calibration_and_a_run_that_is_still_going(
-    tab: Page, tmp_path: Path
-) -> None:
+def test_several_tasks_calibration_and_a_run_that_is_still_going(tab: Page, tmp_path: Path) -> None:
     certified = make_run(tmp_path / "runs" / "a", costs=[0.0, 30.0, 50.0], returns=[1, 2, 3])
     (certified / "calibration.json").write_text(
         json.dumps({"nominal": [0.1, 0.5, 0.9], "observed": [0.2, 0.5, 0.7],

@@ -98,10 +98,9 @@ def record(
     stride = max(1, -(-steps_per_second // MAX_FRAMES_PER_SECOND))
     file.parent.mkdir(parents=True, exist_ok=True)
     frames = 0
-    with (
-        warnings.catch_warnings(),
-        imageio.get_writer(file, fps=steps_per_second / stride, macro_block_size=16) as writer,
-    ):
+    rate = steps_per_second / stride
+    writer: Any = imageio.get_writer(file, fps=rate, macro_block_size=16)
+    with warnings.catch_warnings(), writer:
         # The writer forks to start ffmpeg, and does nothing in between that JAX could disturb.
         warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
         for episode in range(episodes):

@@ -115,9 +115,7 @@ def spreads_over_seeds(scores: np.ndarray) -> list[Spread]:
     errors = scores.std(axis=0, ddof=1) / math.sqrt(runs)
     low, high = bootstrap_interval([scores], trimmed_means)
     return [
-        Spread(
-            float(means[i]), float(errors[i]), float(points[i]), (float(low[i]), float(high[i]))
-        )
+        Spread(float(means[i]), float(errors[i]), float(points[i]), (float(low[i]), float(high[i])))
         for i in range(columns)
     ]
 
@@ -169,10 +167,14 @@ def improvements(found: Sequence[Statistics], ours: str) -> list[Improvement]:
             savings = [-score_matrix(side, "cost_mean") for side in sides]
             compared.append(
                 Improvement(
-                    ours, theirs, settings, tuple(tasks),
+                    ours,
+                    theirs,
+                    settings,
+                    tuple(tasks),
                     (returns[0].shape[0], returns[1].shape[0]),
-                    *_with_interval(returns), *_with_interval(savings),
-                )  # fmt: skip
+                    *_with_interval(returns),
+                    *_with_interval(savings),
+                )
             )
     return compared
 
@@ -208,7 +210,7 @@ def bootstrap_interval(
 
 @contextmanager
 def seeded_numpy() -> Iterator[None]:
-    """rliable draws from numpy's global state whatever it is given; the same data, same interval."""
+    """The same data give the same interval: rliable draws from numpy's global state."""
     before = np.random.get_state()
     np.random.seed(0)
     try:

@@ -123,6 +123,7 @@ def write_curves(runs: Sequence[Path], out: Path) -> None:
     # The same runs give the same bytes.
     matplotlib.rcParams["svg.hashsalt"] = "slsac"
     import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
 
     groups = summarise_runs(runs).groups
     mark = marks(groups)
@@ -145,11 +146,13 @@ def write_curves(runs: Sequence[Path], out: Path) -> None:
             axis.spines[["top", "right"]].set_visible(False)
         for limit in {group.config.cost_limit for group in members}:
             right.axhline(limit, color="black", linestyle="--", linewidth=1)
-            right.annotate(f"limit {limit:g}", (1, limit), xycoords=("axes fraction", "data"),
-                           xytext=(-4, 3), textcoords="offset points", ha="right", fontsize=8)  # fmt: skip
+            right.annotate(
+                f"limit {limit:g}", (1, limit), xycoords=("axes fraction", "data"),
+                xytext=(-4, 3), textcoords="offset points", ha="right", fontsize=8,
+            )  # fmt: skip
         right.set_ylim(bottom=0)
     handles = [
-        plt.Line2D([], [], color=colour[algo], marker=marker[algo], markersize=4, label=algo)
+        Line2D([], [], color=colour[algo], marker=marker[algo], markersize=4, label=algo)
         for algo in colour
     ]
     figure.legend(handles=handles, loc="outside upper center", ncols=min(6, len(handles)),

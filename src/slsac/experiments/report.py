@@ -253,7 +253,7 @@ def versions(runs: Sequence[Run]) -> Section:
         for name, value in known.items():
             text = str(value)[:9] if name == "commit" else str(value)
             facts.setdefault(name, {}).setdefault(text or "none", []).append(run.config.algo)
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for name, values in facts.items():
         if len(values) == 1:
             text = next(iter(values))

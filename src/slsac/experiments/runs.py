@@ -64,8 +64,9 @@ def _is_run(folder: Path) -> bool:
 
 def read_run(folder: Path) -> Run:
     config, spec, facts = rundir.read_config(folder)
-    logs = (read_lines(folder / name) for name in rundir.LOGS)
-    return Run(folder, config, spec.horizon, facts, *logs, stale=(folder / STALE).exists())
+    progress, episodes, evaluations, timing = (read_lines(folder / name) for name in rundir.LOGS)
+    stale = (folder / STALE).exists()
+    return Run(folder, config, spec.horizon, facts, progress, episodes, evaluations, timing, stale)
 
 
 def final_episodes(run: Run) -> Evaluation | None:

@@ -423,9 +423,7 @@ def write_table(runs: Sequence[Path], out: Path, form: str | None = None) -> Non
         form: a value of `FORMATS`; if not given, the file's name says it.
     """
     if form is None and out.suffix not in FORMATS:
-        raise InvalidInput(
-            f"out is {str(out)!r}; its name must end in one of {', '.join(FORMATS)}"
-        )
+        raise InvalidInput(f"out is {str(out)!r}; its name must end in one of {', '.join(FORMATS)}")
     text = render(summarise_runs(runs), form or FORMATS[out.suffix])
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text)

@@ -1,9 +1,12 @@
-"""Keeps finished runs: copies their small files to results/ and rewrites docs/results.md's table.
+"""Keeps finished runs: copies their small files to results/ and rewrites the pages made of them.
 
-    python benchmarks/record.py runs/hopper-0 --group short     copies one run, then the table
-    python benchmarks/record.py                                 the table only
+    python benchmarks/record.py runs/hopper-0                 keeps one run, then the pages
+    python benchmarks/record.py runs/hopper-0 --group short   the same, in results/short/
+    python benchmarks/record.py --stale results/wcsac         marks runs that learning left behind
+    python benchmarks/record.py                               the pages only
 
-The table is made from the committed files alone; nothing in it is typed by hand.
+docs/results.md and the "Results so far" of each page under docs/algorithms are made from the
+committed files alone, by the functions behind `slsac table`; nothing in them is typed by hand.
 """
 
 from __future__ import annotations
@@ -12,18 +15,23 @@ import argparse
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 from slsac import rundir
-from slsac.config import Config
 from slsac.errors import InvalidInput
-from slsac.overrides import field_names
-from slsac.presets import preset
-from slsac.runlog import read_lines
+from slsac.experiments.runs import STALE, Run
+from slsac.experiments.table import (
+    as_markdown,
+    listing,
+    marks,
+    sections,
+    summarise_runs,
+)
+from slsac.presets import ALGORITHMS
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = ("config.json", "progress.jsonl", "episodes.jsonl", "evaluations.jsonl", "timing.jsonl",
          "policy.safetensors")  # fmt: skip
+CERTIFICATES = ("calibration.json", "certificate.json")
 START, END = "<!-- table -->", "<!-- end of table -->"
 
 
@@ -35,79 +43,73 @@ def keep(run: Path, group: str) -> Path:
     algo = config.algo.replace("/", "-")
     target = ROOT / "results" / group / algo / config.env / f"seed{config.seed}"
     target.mkdir(parents=True, exist_ok=True)
+    (target / STALE).unlink(missing_ok=True)
     for name in FILES:
         shutil.copyfile(run / name, target / name)
+    for name in CERTIFICATES:
+        if (run / name).exists():
+            shutil.copyfile(run / name, target / name)
     return target
 
 
-def value_at(config: Any, dotted: str) -> Any:
-    for name in dotted.split("."):
-        config = getattr(config, name)
-    return config
+def mark_stale(path: Path, reason: str) -> int:
+    """Marks every recorded run at or below ``path``; gives their number."""
+    folders = sorted(config.parent for config in path.rglob("config.json"))
+    for folder in folders:
+        (folder / STALE).write_text(f"{reason}\n")
+    return len(folders)
 
 
-def command(config: Config) -> str:
-    """The command that makes the run: its preset, and every field that differs from it."""
-    base = preset(config.algo, config.env)
-    flags = []
-    for name in field_names():
-        value = value_at(config, name)
-        if name in ("steps", "seed") or (
-            name not in ("algo", "env") and value != value_at(base, name)
-        ):
-            text = ",".join(map(str, value)) if isinstance(value, tuple) else value
-            flags.append(f"--{name.replace('_', '-')} {text}")
-    return f"slsac train --algo {config.algo} --env {config.env} {' '.join(flags)}"
+def pages() -> dict[Path, str]:
+    """Every generated page with the text that it should have."""
+    summary = summarise_runs([ROOT / "results"])
+    results = ROOT / "docs" / "results.md"
+    made = {results: with_block(results, as_markdown(sections(summary), level=3))}
+    for page in sorted((ROOT / "docs" / "algorithms").glob("*.md")):
+        if START in page.read_text():
+            runs = [run for run in summary.runs if page_of(run.config.algo) == page.stem]
+            made[page] = with_block(page, results_so_far(runs, marks(summary.groups)))
+    return made
 
 
-def row(folder: Path) -> tuple[list[str], str]:
-    config, _, facts = rundir.read_config(folder)
-    final = next(line for line in read_lines(folder / "evaluations.jsonl") if line["final"])
-    hours = sum(line["seconds"] for line in read_lines(folder / "timing.jsonl")) / 3600
-    stale = " (stale)" if (folder / "STALE").exists() else ""
-    cells = [
-        f"{config.algo}{stale}",
-        config.env,
-        f"{config.seed}",
-        f"{final['step']:,}",
-        f"{final['return_mean']:.1f} ± {final['return_se']:.1f}",
-        f"{final['cost_mean']:.1f} ± {final['cost_se']:.1f}",
-        f"{final['cost_cvar']:.1f}",
-        f"{100 * final['violation_rate']:.0f} %",
-        f"{final['step'] / hours / 3600:.0f}",
-        f"{facts['cores']}",
-        f"`{(facts['commit'] or 'unknown')[:9]}`",
-    ]
-    return cells, command(config)
+def page_of(algo: str) -> str:
+    """The page that describes an algorithm: its own, its base's, or that of the ablations."""
+    base, _, variant = algo.partition("/")
+    return "ablations" if base == "sl-sac" and variant else base if base in ALGORITHMS else algo
 
 
-def table() -> str:
-    header = ["algorithm", "task", "seed", "steps", "return", "cost", "cost CVaR", "over limit",
-              "steps/s", "cores", "commit"]  # fmt: skip
-    text = []
-    groups = sorted(path for path in (ROOT / "results").iterdir() if path.is_dir())
-    for group in groups:
-        folders = sorted(path.parent for path in group.rglob("config.json"))
-        rows = [row(folder) for folder in folders]
-        lines = [header, ["---"] * len(header), *(cells for cells, _ in rows)]
-        text.append(f"### {group.relative_to(ROOT)}\n")
-        text += ["| " + " | ".join(line) + " |" for line in lines]
-        text += ["\nCommands:\n", "```", *(made for _, made in rows), "```\n"]
-    return "\n".join(text)
+def results_so_far(runs: list[Run], mark: dict[str, str]) -> str:
+    if not runs:
+        return "No run is recorded yet.\n"
+    section = listing(runs, mark)
+    settings = {text: letter for text, letter in mark.items() if letter in str(section.rows)}
+    notes = (*section.notes, *(f"{letter} {text}" for text, letter in settings.items()))
+    # The page has its own heading.
+    return as_markdown([section._replace(notes=notes)]).partition("\n\n")[2]
+
+
+def with_block(page: Path, block: str) -> str:
+    """The page's text with what stands between its two marks replaced."""
+    before, mark, rest = page.read_text().partition(START)
+    if not mark or END not in rest:
+        raise SystemExit(f"{page} lacks the lines {START} and {END}")
+    return f"{before}{START}\n{block}{END}{rest.partition(END)[2]}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("runs", nargs="*", type=Path)
-    parser.add_argument("--group", default="paper", help="folder under results/")
+    parser.add_argument("--group", default="", help="folder under results/ (none)")
+    parser.add_argument("--stale", type=Path, nargs="*", default=[], help="recorded runs to mark")
+    parser.add_argument("--reason", default="a later commit changed learning", help="for --stale")
     options = parser.parse_args()
     try:
         for run in options.runs:
             print(f"kept {keep(run, options.group).relative_to(ROOT)}")
-        page = ROOT / "docs" / "results.md"
-        before, _, rest = page.read_text().partition(START)
-        after = rest.partition(END)[2]
-        page.write_text(f"{before}{START}\n{table()}{END}{after}")
+        for path in options.stale:
+            print(f"marked {mark_stale(path, options.reason)} runs below {path} stale")
+        for page, text in pages().items():
+            page.write_text(text)
     except (InvalidInput, json.JSONDecodeError) as error:
         raise SystemExit(f"record: {error}") from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from pathlib import Path
+from types import ModuleType
 
 from slsac.envs import list_envs
 from slsac.presets import ALGORITHMS
@@ -12,14 +13,25 @@ from slsac.presets import ALGORITHMS
 ROOT = Path(__file__).parent.parent
 
 
-def test_the_config_reference_is_up_to_date() -> None:
-    path = ROOT / "docs" / "make_config_reference.py"
-    spec = importlib.util.spec_from_file_location("make_config_reference", path)
+def load(script: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(Path(script).stem, ROOT / script)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert (ROOT / "docs" / "config.md").read_text() == module.reference()
+    return module
+
+
+def test_the_config_reference_is_up_to_date() -> None:
+    reference = load("docs/make_config_reference.py").reference()
+    assert (ROOT / "docs" / "config.md").read_text() == reference
+
+
+def test_the_results_on_the_pages_are_those_under_results() -> None:
+    pages = load("benchmarks/record.py").pages()
+    assert ROOT / "docs" / "results.md" in pages
+    for page, text in pages.items():
+        assert page.read_text() == text, f"run `python benchmarks/record.py`: {page.name} is old"
 
 
 def test_links_between_pages_lead_somewhere() -> None:

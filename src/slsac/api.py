@@ -182,6 +182,30 @@ class Agent:
             self._evaluation_env, lambda o: self._act(o, False), episodes, seed, max_lanes=1
         )
 
+    def video(self, file: str | Path, episodes: int = 1, *, seed: int | None = None) -> int:
+        """Writes the first episodes of `evaluate` as MP4 and gives the number of frames.
+
+        Raises `slsac.video.NoVideo` where nothing can be drawn.
+        """
+        from slsac import video
+
+        video.require_mp4(Path(file))
+        if episodes < 1:
+            raise InvalidInput(f"video_episodes is {episodes}; it must be at least 1")
+        video.prepare()
+        env = make_env(duplicate_env(self._env_source), render_mode="rgb_array")
+        try:
+            return video.record(
+                env,
+                self._act,
+                Path(file),
+                episodes=episodes,
+                seed=self.config.seed if seed is None else seed,
+                cost_limit=self.config.cost_limit,
+            )
+        finally:
+            env.close()
+
     def save(self, run: str | Path) -> None:
         """Copies the run to another directory, everything that `load` and `learn` need."""
         target = Path(run)

@@ -186,6 +186,8 @@ def evaluate(options: argparse.Namespace) -> int:
     from slsac.evaluate import as_record, summarise
 
     agent = Agent.load(options.run)
+    if options.video:
+        _write_video(agent, options)
     result = agent.evaluate(
         options.episodes, seed=options.seed, deterministic=not options.stochastic
     )
@@ -195,6 +197,45 @@ def evaluate(options: argparse.Namespace) -> int:
     else:
         print(f"{agent.config.algo} on {agent.config.env}: {sentence(summary)}")
     agent.close()
+    return 0
+
+
+def _write_video(agent: Any, options: argparse.Namespace) -> None:
+    from slsac.video import NoVideo
+
+    try:
+        frames = agent.video(options.video, options.video_episodes, seed=options.seed)
+        print(f"slsac: {options.video} has {frames} frames", file=sys.stderr)
+    except NoVideo as problem:
+        # The figures are what was asked for first; a machine that cannot draw still gives them.
+        print(f"slsac: {problem}", file=sys.stderr)
+
+
+def table(options: argparse.Namespace) -> int:
+    from slsac.experiments.table import render, summarise_runs, write_table
+
+    runs = [Path(run) for run in options.runs]
+    if options.out:
+        write_table(runs, Path(options.out), options.format)
+        print(f"the table is in {options.out}")
+    else:
+        print(render(summarise_runs(runs), options.format or "terminal"), end="")
+    return 0
+
+
+def plot(options: argparse.Namespace) -> int:
+    from slsac.experiments.curves import write_curves
+
+    write_curves([Path(run) for run in options.runs], Path(options.out))
+    print(f"curves are in {options.out}")
+    return 0
+
+
+def report(options: argparse.Namespace) -> int:
+    from slsac.experiments.report import write_report
+
+    write_report([Path(run) for run in options.runs], Path(options.out))
+    print(f"the report is in {options.out}; it is one file and needs no network")
     return 0
 
 
@@ -287,6 +328,8 @@ def _parser() -> Parser:
     made.add_argument("--seed", type=int, help="of the episodes (the run's own)")
     made.add_argument("--stochastic", action="store_true", help="sample actions")
     made.add_argument("--json", action="store_true", help="everything, on one line")
+    made.add_argument("--video", metavar="FILE.mp4", help="also film the first episodes")
+    made.add_argument("--video-episodes", type=int, default=1, help="how many of them (1)")
 
     made = command("bench", bench, "measure this machine: training, update, tasks, a peer")
     made.add_argument("--algos", nargs="+", default=["sl-sac", "sac-lag"])
@@ -297,6 +340,19 @@ def _parser() -> Parser:
     made.add_argument("--peer", choices=("omnisafe", "sbx"), help="train it too, in turns")
     made.add_argument("--peer-python", type=Path, help="the Python of the peer's environment")
     made.add_argument("--json", type=Path, help="write the figures and the machine here")
+
+    made = command("table", table, "the paper's Table 1 from runs, and the figures behind it")
+    made.add_argument("runs", nargs="+", help="run directories, or folders above them")
+    made.add_argument("--out", help="file to write; its ending says the format")
+    made.add_argument("--format", choices=("terminal", "markdown", "latex", "csv"))
+
+    made = command("plot", plot, "draw training curves")
+    made.add_argument("runs", nargs="+", help="run directories, or folders above them")
+    made.add_argument("--out", required=True, help="file to write, .png or .svg")
+
+    made = command("report", report, "write everything about runs into one offline HTML file")
+    made.add_argument("runs", nargs="+", help="run directories, or folders above them")
+    made.add_argument("--out", default="report.html", help="file to write (report.html)")
 
     command("algos", algos, "list the algorithms")
     command("envs", envs, "list the tasks")

@@ -1,0 +1,186 @@
+"""``slsac plot``: training curves, mean and standard deviation over seeds.
+
+The arithmetic is here once; the report's charts are drawn from the same series.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from slsac.errors import InvalidInput
+from slsac.experiments.runs import Group, Run
+from slsac.experiments.table import algorithms, marks, summarise_runs, task_label
+
+GRID_POINTS = 150
+COLOURS = {
+    "sl-sac": "#0b62c4", "wcsac": "#c2410c", "sac-lag": "#0f8a66", "td3-lag": "#9333a8",
+    "sac-pid": "#a16b00", "td3-pid": "#c5215d", "ppo-lag": "#4d6b1c", "cpo": "#5b5f6b",
+}  # fmt: skip
+SPARE_COLOURS = ("#006d8f", "#8a4b2a", "#5a3fc0", "#3f7d20", "#b0307a", "#6b6b00")
+MARKERS = "osD^vhpX"
+
+
+class Band(NamedTuple):
+    """A quantity over training: mean and standard deviation over seeds on a grid of steps."""
+
+    steps: np.ndarray
+    mean: np.ndarray
+    deviation: np.ndarray
+    """NaN where fewer than two seeds have a value."""
+
+
+def window_steps(run: Run) -> int:
+    """Width of the smoothing window in environment steps: a 50th of the run, or 4 episodes."""
+    return max(run.config.steps // 50, 4 * run.horizon)
+
+
+def smoothed(run: Run, name: str, grid: np.ndarray) -> np.ndarray:
+    """Mean of ``name`` over the training episodes that ended in the window before each point."""
+    steps = np.array([line["step"] for line in run.episodes], dtype=np.int64)
+    sums = np.concatenate([[0.0], np.cumsum([line[name] for line in run.episodes])])
+    last = np.searchsorted(steps, grid, side="right")
+    first = np.searchsorted(steps, grid - window_steps(run), side="right")
+    counts = last - first
+    with np.errstate(invalid="ignore"):
+        means = (sums[last] - sums[first]) / np.where(counts > 0, counts, np.nan)
+    # A run that is still going has no curve beyond its last episode.
+    return np.where(grid <= (steps[-1] if len(steps) else 0) + run.horizon, means, np.nan)
+
+
+def grid_of(group: Group) -> np.ndarray:
+    """Steps at which curves are drawn, the last one the run's end."""
+    points = min(GRID_POINTS, group.config.steps)
+    return np.unique(np.linspace(0, group.config.steps, points + 1).astype(np.int64)[1:])
+
+
+def training_band(group: Group, name: str) -> Band:
+    """Smoothed ``return`` or ``cost`` of training episodes."""
+    grid = grid_of(group)
+    return over_seeds(grid, np.array([smoothed(run, name, grid) for run in group.runs]))
+
+
+def logged_band(group: Group, *names: str) -> Band:
+    """A quantity from progress.jsonl; the first of ``names`` that a line has."""
+
+    def value(line: dict[str, Any]) -> float:
+        found = next((line[name] for name in names if line.get(name) is not None), None)
+        return float("nan") if found is None else float(found)
+
+    by_run = [{line["step"]: value(line) for line in run.progress} for run in group.runs]
+    return _at_common_steps(by_run)
+
+
+def evaluation_band(group: Group, name: str) -> Band:
+    """Mean ``return_mean`` or ``cost_mean`` of the deterministic evaluations on the way."""
+    by_run = [{line["step"]: line[name] for line in run.evaluations} for run in group.runs]
+    return _at_common_steps(by_run)
+
+
+def _at_common_steps(by_run: Sequence[dict[int, float]]) -> Band:
+    steps = sorted(set().union(*by_run))
+    values = [[run.get(step, np.nan) for step in steps] for run in by_run]
+    return over_seeds(np.array(steps, dtype=np.int64), np.array(values, dtype=np.float64))
+
+
+def over_seeds(steps: np.ndarray, values: np.ndarray) -> Band:
+    """Mean and standard deviation of ``values``, ``[runs, steps]``, over the runs that have one."""
+    there = ~np.isnan(values)
+    counts = there.sum(axis=0)
+    filled = np.where(there, values, 0.0)
+    mean = filled.sum(axis=0) / np.where(counts > 0, counts, np.nan)
+    squares = np.where(there, (values - mean) ** 2, 0.0).sum(axis=0)
+    deviation = np.sqrt(squares / np.where(counts > 1, counts - 1, np.nan))
+    return Band(steps, mean, deviation)
+
+
+def colours(groups: Iterable[Group]) -> dict[str, str]:
+    """A colour for each algorithm, the same in every picture."""
+    chosen, spare = {}, 0
+    for algo in algorithms(groups):
+        if algo in COLOURS:
+            chosen[algo] = COLOURS[algo]
+        else:
+            chosen[algo] = SPARE_COLOURS[spare % len(SPARE_COLOURS)]
+            spare += 1
+    return chosen
+
+
+def write_curves(runs: Sequence[Path], out: Path) -> None:
+    """Draws the training curves of all runs at or below ``runs`` as PNG or SVG."""
+    if out.suffix not in (".png", ".svg"):
+        raise InvalidInput(f"out is {str(out)!r}; its name must end in .png or .svg")
+    try:
+        import matplotlib
+    except ImportError:
+        raise InvalidInput(
+            "plots need the extra 'report'; run `pip install 'slsac[report]'`"
+        ) from None
+    matplotlib.use("Agg")
+    # The same runs give the same bytes.
+    matplotlib.rcParams["svg.hashsalt"] = "slsac"
+    import matplotlib.pyplot as plt
+    from matplotlib.lines import Line2D
+
+    groups = summarise_runs(runs).groups
+    mark = marks(groups)
+    labels = list(dict.fromkeys(task_label(group, mark) for group in groups))
+    colour = colours(groups)
+    marker = {algo: MARKERS[i % len(MARKERS)] for i, algo in enumerate(colour)}
+    figure, axes = plt.subplots(
+        len(labels), 2, figsize=(11, 3.6 * len(labels) + 0.9), squeeze=False, layout="constrained"
+    )
+    for (left, right), label in zip(axes, labels, strict=True):
+        members = [group for group in groups if task_label(group, mark) == label]
+        for axis, name in ((left, "return"), (right, "cost")):
+            for group in members:
+                _draw(axis, group, name, colour[group.algo], marker[group.algo])
+            axis.set_xlabel("environment steps")
+            axis.set_ylabel(f"{name} of an episode")
+            axis.set_title(f"{label}: {name}", fontsize=10, loc="left")
+            axis.xaxis.set_major_formatter("{x:,.0f}")
+            axis.grid(alpha=0.25)
+            axis.spines[["top", "right"]].set_visible(False)
+        for limit in {group.config.cost_limit for group in members}:
+            right.axhline(limit, color="black", linestyle="--", linewidth=1)
+            right.annotate(
+                f"limit {limit:g}", (1, limit), xycoords=("axes fraction", "data"),
+                xytext=(-4, 3), textcoords="offset points", ha="right", fontsize=8,
+            )  # fmt: skip
+        right.set_ylim(bottom=0)
+    handles = [
+        Line2D([], [], color=colour[algo], marker=marker[algo], markersize=4, label=algo)
+        for algo in colour
+    ]
+    figure.legend(handles=handles, loc="outside upper center", ncols=min(6, len(handles)),
+                  frameon=False)  # fmt: skip
+    figure.supxlabel(caption(groups, mark), x=0.005, ha="left", fontsize=7, color="0.35")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    metadata = {"Date": None} if out.suffix == ".svg" else {"Software": None}
+    figure.savefig(out, dpi=150, metadata=metadata)
+    plt.close(figure)
+
+
+def caption(groups: Sequence[Group], mark: dict[str, str]) -> str:
+    """What lines, bands and points are, with the window and the settings of each mark."""
+    windows = sorted({window_steps(group.runs[0]) for group in groups})
+    text = (
+        "Lines: training episodes, mean over the last "
+        f"{' / '.join(f'{window:,}' for window in windows)} steps and over seeds; bands: standard "
+        "deviation over seeds (none with one seed); points: deterministic evaluations."
+    )
+    return "\n".join([text, *(f"{letter} {settings}" for settings, letter in mark.items())])
+
+
+def _draw(axis: Any, group: Group, name: str, colour: str, marker: str) -> None:
+    band = training_band(group, name)
+    axis.plot(band.steps, band.mean, color=colour, linewidth=1.4)
+    axis.fill_between(
+        band.steps, band.mean - band.deviation, band.mean + band.deviation,
+        color=colour, alpha=0.18, linewidth=0,
+    )  # fmt: skip
+    points = evaluation_band(group, f"{name}_mean")
+    axis.plot(points.steps, points.mean, marker, color=colour, markersize=4, markeredgewidth=0)

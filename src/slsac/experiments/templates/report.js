@@ -1,0 +1,421 @@
+"use strict";
+const data = JSON.parse(document.getElementById("data").textContent);
+const shown = new Set(data.algorithms.map((algorithm) => algorithm.name));
+let panel = data.panels[0];
+let logarithmic = false;
+
+const look = new Map(data.algorithms.map((algorithm, index) => [algorithm.name, {
+  colour: `color-mix(in srgb, ${algorithm.colour}, var(--mix))`,
+  shape: ["circle", "square", "diamond", "triangle", "cross", "ring"][index % 6],
+}]));
+const byId = (id) => document.getElementById(id);
+const worst = (groups) => [...new Set(groups.map((group) => group.tail_fraction))].map((share) => `${number(100 * share, 0)} %`).join(" / ");
+const visible = () => panel.groups.filter((group) => shown.has(group.algo));
+
+function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+function svg(tag, attributes = {}, text) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    // Colours are expressions, which only a style understands.
+    if (name === "fill" || name === "stroke") made.style[name] = value;
+    else made.setAttribute(name, value);
+  }
+  if (text !== undefined) made.textContent = text;
+  return made;
+}
+
+function number(value, digits = 1) {
+  if (value === null || value === undefined) return "none";
+  return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+
+function brief(value) {
+  const size = Math.abs(value);
+  if (size >= 1e6) return `${+(value / 1e6).toPrecision(3)}M`;
+  if (size >= 1e4) return `${+(value / 1e3).toPrecision(3)}k`;
+  return `${+value.toPrecision(3)}`;
+}
+
+function ticks(low, high, count) {
+  const rough = (high - low) / Math.max(1, count) || 1;
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = power * [1, 2, 2.5, 5, 10].find((factor) => factor * power >= rough * 0.999);
+  const found = [];
+  for (let value = Math.ceil(low / step) * step; value <= high + step * 1e-9; value += step) {
+    found.push(Math.abs(value) < step * 1e-9 ? 0 : value);
+  }
+  return found;
+}
+
+function logTicks(high) {
+  const found = [0];
+  for (let value = 1; value <= high; value *= 10) found.push(value);
+  if (found.length < 4) found.push(...[3, 30].filter((value) => value <= high));
+  return found.sort((a, b) => a - b);
+}
+
+function shape(kind, x, y, size, colour) {
+  const style = { fill: colour, stroke: "var(--card)", "stroke-width": 1 };
+  const polygon = (points) => svg("polygon", { ...style, points: points.map(([a, b]) => `${x + a * size},${y + b * size}`).join(" ") });
+  if (kind === "square") return polygon([[-0.9, -0.9], [0.9, -0.9], [0.9, 0.9], [-0.9, 0.9]]);
+  if (kind === "diamond") return polygon([[0, -1.3], [1.3, 0], [0, 1.3], [-1.3, 0]]);
+  if (kind === "triangle") return polygon([[0, -1.2], [1.2, 1], [-1.2, 1]]);
+  if (kind === "cross") return polygon([[-0.4, -1.2], [0.4, -1.2], [0.4, -0.4], [1.2, -0.4], [1.2, 0.4], [0.4, 0.4], [0.4, 1.2], [-0.4, 1.2], [-0.4, 0.4], [-1.2, 0.4], [-1.2, -0.4], [-0.4, -0.4]]);
+  if (kind === "ring") return svg("circle", { cx: x, cy: y, r: size * 0.85, fill: "var(--card)", stroke: colour, "stroke-width": 2.2 });
+  return svg("circle", { ...style, cx: x, cy: y, r: size });
+}
+
+// A frame with axes; gives the drawing and its two scales.
+function frame(card, { title, aside = "", x, y, height, label }) {
+  card.replaceChildren(element("h3", {}, title, element("small", {}, aside)));
+  const width = Math.max(240, card.clientWidth - 30);
+  const box = { left: 46, right: width - 8, top: 12, bottom: height - 34 };
+  const drawing = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
+  const warp = y.log ? (value) => Math.log10(1 + Math.max(0, value)) : (value) => value;
+  const [low, high] = [warp(y.low), warp(y.high)];
+  const toX = (value) => box.left + ((value - x.low) / (x.high - x.low || 1)) * (box.right - box.left);
+  const toY = (value) => box.bottom - ((warp(value) - low) / (high - low || 1)) * (box.bottom - box.top);
+  for (const value of y.log ? logTicks(y.high) : ticks(y.low, y.high, height / 58)) {
+    drawing.append(svg("line", { class: "grid", x1: box.left, x2: box.right, y1: toY(value), y2: toY(value) }));
+    drawing.append(svg("text", { x: box.left - 7, y: toY(value) + 4, "text-anchor": "end" }, brief(value) + (y.unit || "")));
+  }
+  for (const value of ticks(x.low, x.high, width / 95)) {
+    drawing.append(svg("text", { x: toX(value), y: box.bottom + 16, "text-anchor": "middle" }, brief(value)));
+  }
+  drawing.append(svg("line", { class: "axis", x1: box.left, x2: box.right, y1: box.bottom, y2: box.bottom }));
+  drawing.append(svg("text", { x: (box.left + box.right) / 2, y: height - 3, "text-anchor": "middle" }, x.name));
+  card.append(drawing);
+  return { drawing, box, toX, toY, width };
+}
+
+function empty(card, title, sentence) {
+  card.replaceChildren(element("h3", {}, title), element("p", { class: "note" }, sentence));
+}
+
+function paths(series, toX, toY) {
+  let line = "";
+  const upper = [];
+  const lower = [];
+  let broken = true;
+  series.steps.forEach((step, index) => {
+    const mean = series.mean[index];
+    if (mean === null) { broken = true; return; }
+    line += `${broken ? "M" : "L"}${toX(step).toFixed(1)} ${toY(mean).toFixed(1)}`;
+    broken = false;
+    const deviation = series.deviation[index];
+    if (deviation !== null) {
+      upper.push(`${toX(step).toFixed(1)} ${toY(mean + deviation).toFixed(1)}`);
+      lower.push(`${toX(step).toFixed(1)} ${toY(mean - deviation).toFixed(1)}`);
+    }
+  });
+  const band = upper.length > 1 ? `M${upper.join("L")}L${lower.reverse().join("L")}Z` : "";
+  return { line, band };
+}
+
+function extent(all, floor) {
+  const values = all.filter((value) => value !== null && Number.isFinite(value));
+  if (!values.length) return [0, 1];
+  let low = floor === undefined ? Math.min(...values) : floor;
+  let high = Math.max(...values);
+  if (high === low) high = low + 1;
+  const room = (high - low) * 0.06;
+  return [floor === undefined ? low - room : floor, high + room];
+}
+
+function lineChart(id, { title, pick, points, limit, floor, log = false, digits = 1, missing }) {
+  const card = byId(id);
+  const groups = visible().filter((group) => pick(group) && pick(group).mean.some((value) => value !== null));
+  if (!groups.length) return empty(card, title, missing || "Nothing to draw: no algorithm is selected that has it.");
+  const all = groups.flatMap((group) => {
+    const series = pick(group);
+    const spread = series.mean.flatMap((mean, index) => mean === null ? [] : [mean - (series.deviation[index] || 0), mean + (series.deviation[index] || 0)]);
+    return spread.concat(points ? points(group).mean : []);
+  });
+  const [low, high] = extent(limit === undefined ? all : all.concat(limit * 1.15), floor);
+  const last = Math.max(...groups.map((group) => pick(group).steps.at(-1)));
+  const { drawing, box, toX, toY, width } = frame(card, {
+    title, height: 290, x: { low: 0, high: last, name: "environment steps" }, y: { low, high, log },
+    label: `${title} over environment steps for ${groups.map((group) => group.algo).join(", ")}`,
+  });
+  const clip = svg("g");
+  for (const group of groups) {
+    const { line, band } = paths(pick(group), toX, (value) => Math.min(box.bottom, toY(value)));
+    const { colour, shape: kind } = look.get(group.algo);
+    if (band) clip.append(svg("path", { class: "band", d: band, fill: colour }));
+    clip.append(svg("path", { class: "line", d: line, stroke: colour, "data-algo": group.algo }));
+    if (points) {
+      const marks = points(group);
+      marks.steps.forEach((step, index) => {
+        if (marks.mean[index] !== null) clip.append(shape(kind, toX(step), toY(marks.mean[index]), 4, colour));
+      });
+    }
+  }
+  drawing.append(clip);
+  if (limit !== undefined) limitLine(drawing, box, toY(limit), limit);
+  hover(card, drawing, { box, toX, width, groups, pick, points, digits });
+}
+
+function limitLine(drawing, box, y, limit) {
+  drawing.append(svg("line", { class: "limit", x1: box.left, x2: box.right, y1: y, y2: y }));
+  drawing.append(svg("text", { class: "limit-text", x: box.right, y: y - 5, "text-anchor": "end" }, `limit ${brief(limit)}`));
+}
+
+function hover(card, drawing, { box, toX, width, groups, pick, points, digits }) {
+  const cursor = svg("line", { class: "cursor off", y1: box.top, y2: box.bottom });
+  const tip = element("div", { class: "tip", role: "status" });
+  drawing.append(cursor);
+  card.append(tip);
+  drawing.setAttribute("tabindex", "0");
+  const steps = [...new Set(groups.flatMap((group) => pick(group).steps))].sort((a, b) => a - b);
+  let at = steps.length - 1;
+
+  function nearest(list, step) {
+    let best = 0;
+    list.forEach((value, index) => { if (Math.abs(value - step) < Math.abs(list[best] - step)) best = index; });
+    return best;
+  }
+  function show(index) {
+    at = Math.max(0, Math.min(steps.length - 1, index));
+    const step = steps[at];
+    const x = toX(step);
+    cursor.setAttribute("x1", x);
+    cursor.setAttribute("x2", x);
+    cursor.classList.remove("off");
+    const rows = groups.map((group) => {
+      const series = pick(group);
+      const index = nearest(series.steps, step);
+      return { algo: group.algo, mean: series.mean[index], deviation: series.deviation[index] };
+    }).filter((row) => row.mean !== null).sort((a, b) => b.mean - a.mean);
+    tip.replaceChildren(element("b", {}, `step ${step.toLocaleString("en")}`), ...rows.map((row) => {
+      const dot = element("i");
+      dot.style.background = look.get(row.algo).colour;
+      const spread = row.deviation === null ? "" : ` ± ${number(row.deviation, digits)}`;
+      return element("div", {}, element("span", {}, dot, row.algo), element("span", {}, number(row.mean, digits) + spread));
+    }));
+    tip.style.display = "block";
+    const scale = drawing.clientWidth / width;
+    const left = x * scale + 26;
+    const flips = left + tip.offsetWidth > card.clientWidth - 6;
+    tip.style.left = `${Math.max(4, flips ? x * scale - tip.offsetWidth + 4 : left)}px`;
+    tip.style.top = "2.6rem";
+  }
+  function hide() {
+    cursor.classList.add("off");
+    tip.style.display = "none";
+  }
+  drawing.addEventListener("pointermove", (event) => {
+    const bounds = drawing.getBoundingClientRect();
+    const x = ((event.clientX - bounds.left) / bounds.width) * width;
+    const share = (x - box.left) / (box.right - box.left);
+    show(nearest(steps, share * steps.at(-1)));
+  });
+  drawing.addEventListener("pointerleave", hide);
+  drawing.addEventListener("blur", hide);
+  drawing.addEventListener("focus", () => { if (drawing.matches(":focus-visible")) show(at); });
+  drawing.addEventListener("keydown", (event) => {
+    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (by) { event.preventDefault(); show(at + by); }
+    if (event.key === "Escape") hide();
+  });
+}
+
+// Return against a measure of cost, one mark for each seed and a large one for their mean.
+function scatter(id, { title, aside, cost, name }) {
+  const card = byId(id);
+  const groups = visible().filter((group) => group.trials.length);
+  if (!groups.length) return empty(card, title, "No selected run has come to its final evaluation.");
+  const trials = groups.flatMap((group) => group.trials);
+  const [, high] = extent(trials.map(cost).concat(panel.limit * 1.3), 0);
+  const [bottom, top] = extent(trials.map((trial) => trial.return));
+  const { drawing, box, toX, toY } = frame(card, {
+    title, aside, height: 290, x: { low: -high * 0.03, high, name }, y: { low: bottom, high: top },
+    label: `${title}: ${groups.map((group) => `${group.algo} return ${number(group.return)} ${name} ${number(cost(group))}`).join("; ")}`,
+  });
+  const limit = toX(panel.limit);
+  drawing.append(svg("rect", { class: "unsafe-zone", x: limit, y: box.top, width: Math.max(0, box.right - limit), height: box.bottom - box.top }));
+  drawing.append(svg("line", { class: "limit", x1: limit, x2: limit, y1: box.top, y2: box.bottom }));
+  drawing.append(svg("text", { class: "limit-text", x: limit + 5, y: box.top + 10 }, `limit ${brief(panel.limit)}`));
+  const labels = [];
+  for (const group of groups) {
+    const { colour, shape: kind } = look.get(group.algo);
+    if (group.trials.length > 1) {
+      for (const trial of group.trials) drawing.append(shape(kind, toX(cost(trial)), toY(trial.return), 3, colour));
+    }
+    const x = toX(cost(group));
+    const y = toY(group.return);
+    drawing.append(shape(kind, x, y, 6.5, colour));
+    const right = x < box.right - 70;
+    let place = Math.min(y + 4, box.bottom - 5);
+    const by = y > (box.top + box.bottom) / 2 ? -13 : 13;
+    while (labels.some((other) => Math.abs(other.y - place) < 13 && Math.abs(other.x - x) < 70)) place += by;
+    labels.push({ x, y: place });
+    const text = svg("text", { class: "limit-text", x: right ? x + 11 : x - 11, y: place, "text-anchor": right ? "start" : "end" }, group.algo);
+    text.style.fill = colour;
+    drawing.append(text);
+  }
+}
+
+function histograms() {
+  const groups = visible().filter((group) => group.costs.length);
+  byId("histogram-note").textContent = groups.length
+    ? `Share of deterministic episodes by cost, all seeds together. Dashed: the limit. Solid: CVaR, the mean cost of each run's worst ${worst(groups)} of episodes.`
+    : "No selected run has come to its final evaluation.";
+  byId("histograms").replaceChildren(...groups.map(() => element("div", { class: "card" })));
+  const top = Math.max(panel.limit * 1.25, ...groups.map((group) => Math.max(...group.costs) * 1.02), 1e-9);
+  groups.forEach((group, index) => {
+    const bins = 25;
+    const counts = new Array(bins).fill(0);
+    for (const cost of group.costs) counts[Math.min(bins - 1, Math.floor((cost / top) * bins))] += 1;
+    const shares = counts.map((count) => (100 * count) / group.costs.length);
+    const card = byId("histograms").children[index];
+    card.dataset.algo = group.algo;
+    const over = group.costs.filter((cost) => cost > panel.limit).length;
+    const { drawing, box, toX, toY } = frame(card, {
+      title: group.algo, aside: `${over} of ${group.costs.length} over the limit`, height: 175,
+      x: { low: 0, high: top, name: "cost of an episode" }, y: { low: 0, high: Math.max(...shares) * 1.16, unit: " %" },
+      label: `Costs of ${group.algo}: ${over} of ${group.costs.length} episodes over the limit of ${panel.limit}, CVaR ${number(group.cvar)}`,
+    });
+    const { colour } = look.get(group.algo);
+    shares.forEach((share, bin) => {
+      if (!share) return;
+      const left = toX((bin * top) / bins);
+      const right = toX(((bin + 1) * top) / bins);
+      drawing.append(svg("rect", { x: left + 0.5, y: toY(share), width: Math.max(1, right - left - 1), height: box.bottom - toY(share), fill: colour, opacity: 0.75, rx: 1.5 }));
+    });
+    const limit = toX(panel.limit);
+    drawing.append(svg("line", { class: "limit", x1: limit, x2: limit, y1: box.top, y2: box.bottom }));
+    const cvar = toX(group.cvar);
+    drawing.append(svg("line", { x1: cvar, x2: cvar, y1: box.top, y2: box.bottom, stroke: "var(--ink)", "stroke-width": 1.6 }));
+    const right = cvar < (box.left + box.right) / 2;
+    drawing.append(svg("text", { class: "limit-text", x: cvar + (right ? 5 : -5), y: box.top + 8, "text-anchor": right ? "start" : "end" }, `CVaR ${number(group.cvar)}`));
+  });
+}
+
+function calibration() {
+  const found = visible().flatMap((group) => group.calibration.map((one) => ({ algo: group.algo, ...one })));
+  const place = byId("calibration");
+  if (!found.length) {
+    place.replaceChildren(element("p", { class: "note" }, "None of the runs shown has been certified; `slsac certify RUN` writes the calibration.json that is drawn here."));
+    return;
+  }
+  place.replaceChildren(
+    element("p", { class: "note" }, "Share of episodes whose cost fell at or below the critic's quantile, against the quantile's nominal share. On the diagonal the critic is calibrated; below it, it underestimates cost."),
+    element("div", { class: "charts small" }, ...found.map(() => element("div", { class: "card" }))),
+  );
+  found.forEach((one, index) => {
+    const card = place.lastChild.children[index];
+    const facts = [["W₁", one.wasserstein], ["δ", one.delta]].filter(([, value]) => typeof value === "number");
+    const { drawing, toX, toY } = frame(card, {
+      title: `${one.algo}, seed ${one.seed}`, aside: facts.map(([name, value]) => `${name} ${number(value, 2)}`).join("  "),
+      height: 230, x: { low: 0, high: 1, name: "nominal" }, y: { low: 0, high: 1 },
+      label: `Reliability of ${one.algo}, seed ${one.seed}`,
+    });
+    drawing.append(svg("line", { class: "limit", x1: toX(0), x2: toX(1), y1: toY(0), y2: toY(1) }));
+    const { colour } = look.get(one.algo);
+    const line = one.nominal.map((x, i) => `${i ? "L" : "M"}${toX(x)} ${toY(one.observed[i])}`).join("");
+    drawing.append(svg("path", { class: "line", d: line, stroke: colour }));
+    one.nominal.forEach((x, i) => drawing.append(shape("circle", toX(x), toY(one.observed[i]), 3, colour)));
+  });
+}
+
+function facts() {
+  const groups = visible().filter((group) => group.trials.length);
+  const safe = groups.filter((group) => group.cost <= panel.limit);
+  const best = safe.reduce((a, b) => (a && a.return >= b.return ? a : b), null);
+  const over = groups.filter((group) => group.cost > panel.limit);
+  const fact = (kind, head, text) => element("li", { class: kind }, element("b", {}, head), element("span", {}, text));
+  const runs = groups.reduce((sum, group) => sum + group.trials.length, 0);
+  byId("facts").replaceChildren(
+    fact("", panel.env, panel.settings ? `${panel.settings}${panel.stale ? " (stale)" : ""}` : `the preset's own settings${panel.stale ? " (stale)" : ""}`),
+    fact("", `cost limit ${brief(panel.limit)}`, `per episode, undiscounted; tail: worst ${worst(panel.groups)}`),
+    best ? fact("good", `${best.algo}: ${number(best.return)}`, `highest return within the limit, at cost ${number(best.cost)}`)
+         : fact("bad", "none safe", "no finished run keeps the limit"),
+    fact(over.length ? "bad" : "good", `${safe.length} of ${groups.length} safe`, over.length ? `over the limit: ${over.map((group) => group.algo).join(", ")}` : `${runs} finished run${runs === 1 ? "" : "s"}`),
+  );
+}
+
+function draw() {
+  facts();
+  scatter("tradeoff", { title: "Return against mean cost", aside: "", cost: (one) => one.cost, name: "mean cost of an episode" });
+  scatter("tail", { title: "Return against the tail", aside: "", cost: (one) => one.cvar, name: "CVaR of cost" });
+  byId("curves-note").textContent = `Lines: training episodes, mean over the last ${panel.window_steps.toLocaleString("en")} steps, then over seeds; bands: standard deviation over seeds (one seed has none). Marks: deterministic evaluations.`;
+  lineChart("return", { title: "Return of an episode", pick: (group) => group.curves.return, points: (group) => group.evaluations.return });
+  lineChart("cost", { title: "Cost of an episode", pick: (group) => group.curves.cost, points: (group) => group.evaluations.cost, limit: panel.limit, floor: 0, log: logarithmic });
+  lineChart("multiplier", { title: "Multiplier λ", pick: (group) => group.multiplier, floor: 0, log: logarithmic, digits: 3, missing: "None of the algorithms shown has a multiplier." });
+  lineChart("cvar", { title: "CVaR of recent training episodes", pick: (group) => group.window_cvar, limit: panel.limit, floor: 0, log: logarithmic });
+  histograms();
+  calibration();
+  for (const marked of document.querySelectorAll("table [data-algo]")) marked.classList.toggle("off", !shown.has(marked.dataset.algo));
+  tasks();
+  for (const chip of document.querySelectorAll(".chip[data-algo]")) {
+    chip.setAttribute("aria-pressed", shown.has(chip.dataset.algo));
+    chip.classList.toggle("absent", !panel.groups.some((group) => group.algo === chip.dataset.algo));
+  }
+}
+
+// Ten tasks make long tables: below the first one, rows are those of the task that is chosen.
+function tasks() {
+  if (data.panels.length < 2) return;
+  byId("figures-note").textContent = `For ${panel.label}, the task chosen above.`;
+  const others = new Set(data.panels.map((one) => one.label).filter((label) => label !== panel.label));
+  for (const row of document.querySelectorAll("#figures tbody tr")) {
+    if ([...row.cells].some((cell) => others.has(cell.textContent))) row.classList.add("off");
+  }
+}
+
+function controls() {
+  const place = byId("controls");
+  if (data.panels.length > 1) {
+    const select = element("select", { id: "panel", "aria-label": "Task" });
+    data.panels.forEach((one, index) => select.append(element("option", { value: index }, one.label)));
+    select.addEventListener("change", () => { panel = data.panels[select.value]; draw(); });
+    place.append(select);
+  }
+  for (const { name } of data.algorithms) {
+    const { colour, shape: kind } = look.get(name);
+    const swatch = svg("svg", { width: 14, height: 14, "aria-hidden": "true" });
+    swatch.append(shape(kind, 7, 7, 4.6, colour));
+    const chip = element("button", { type: "button", class: "chip", "data-algo": name, "aria-pressed": "true" }, swatch, name);
+    chip.addEventListener("click", () => {
+      if (shown.has(name)) shown.delete(name); else shown.add(name);
+      draw();
+    });
+    place.append(chip);
+  }
+  const log = element("button", { type: "button", class: "chip", id: "log", "aria-pressed": "false" }, "log scale");
+  log.style.textDecoration = "none";
+  log.addEventListener("click", () => {
+    logarithmic = !logarithmic;
+    log.setAttribute("aria-pressed", logarithmic);
+    draw();
+  });
+  place.append(log);
+}
+
+function theme() {
+  const root = document.documentElement;
+  const button = byId("theme");
+  const set = (name) => { root.dataset.theme = name; button.textContent = name === "dark" ? "light" : "dark"; button.setAttribute("aria-label", `switch to ${button.textContent} colours`); };
+  set(matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => set(event.matches ? "dark" : "light"));
+  button.addEventListener("click", () => set(root.dataset.theme === "dark" ? "light" : "dark"));
+}
+
+theme();
+controls();
+draw();
+let waiting = 0;
+let drawnWidth = innerWidth;
+addEventListener("resize", () => {
+  // A phone's address bar changes the height alone while one scrolls.
+  if (innerWidth === drawnWidth) return;
+  drawnWidth = innerWidth;
+  cancelAnimationFrame(waiting);
+  waiting = requestAnimationFrame(draw);
+});

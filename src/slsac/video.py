@@ -1,0 +1,139 @@
+"""Videos of episodes, drawn off screen on machines without a display."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slsac.errors import InvalidInput
+from slsac.evaluate import Predict
+from slsac.seeds import Branch, episode_seed
+
+BACKENDS = ("egl", "osmesa")
+"""MuJoCo's ways to draw without a display, the faster one first."""
+MAX_FRAMES_PER_SECOND = 50
+DEFAULT_FRAMES_PER_SECOND = 30
+
+PROBE = """
+import mujoco
+model = mujoco.MjModel.from_xml_string(
+    '<mujoco><worldbody><light pos="0 0 3"/><geom size=".3"/></worldbody></mujoco>')
+data = mujoco.MjData(model)
+mujoco.mj_forward(model, data)
+renderer = mujoco.Renderer(model, 32, 32)
+renderer.update_scene(data)
+assert renderer.render().any()
+print("drawn")
+"""
+
+
+class NoVideo(RuntimeError):
+    """A video cannot be made here; the text says why, in one line."""
+
+
+def require_mp4(file: Path) -> None:
+    if file.suffix != ".mp4":
+        raise InvalidInput(f"video is {str(file)!r}; its name must end in .mp4")
+
+
+def prepare() -> None:
+    """Chooses a GL backend that draws here; must come before mujoco is first imported."""
+    try:
+        import imageio_ffmpeg  # noqa: F401
+    except ImportError:
+        raise NoVideo(
+            "no video: it needs the extra 'video'; run `pip install 'slsac[video]'`"
+        ) from None
+    if sys.platform != "linux":
+        return
+    asked = os.environ.get("MUJOCO_GL")
+    tried = (asked,) if asked else BACKENDS
+    found = next(filter(draws, tried), None)
+    if found is None:
+        raise NoVideo(
+            f"no video: no GL backend draws here (tried {', '.join(tried)}); on Debian, "
+            "`apt-get install libosmesa6` brings one that needs no graphics card"
+        )
+    if not asked and "mujoco" in sys.modules:
+        raise NoVideo(
+            "no video: mujoco was imported before a GL backend was chosen; start Python with the "
+            f"environment variable MUJOCO_GL={found}"
+        )
+    os.environ["MUJOCO_GL"] = found
+
+
+@functools.cache
+def draws(backend: str) -> bool:
+    """Whether MuJoCo can draw with a backend; tried in a process that a bad driver may end."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", PROBE], env={**os.environ, "MUJOCO_GL": backend},
+            capture_output=True, text=True, timeout=120,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return False
+    return done.returncode == 0 and "drawn" in done.stdout
+
+
+def record(
+    env: Any, predict: Predict, file: Path, *, episodes: int, seed: int, cost_limit: float
+) -> int:
+    """Writes the first episodes of `evaluate` as MP4 at their own speed; gives the frames.
+
+    Args:
+        env: a ``SafeEnv`` that also has ``render``.
+    """
+    import imageio.v2 as imageio
+
+    if not hasattr(env, "render"):
+        raise NoVideo(f"no video: {type(env).__name__} cannot be drawn")
+    steps_per_second = frame_rate(env)
+    stride = max(1, -(-steps_per_second // MAX_FRAMES_PER_SECOND))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    frames = 0
+    rate = steps_per_second / stride
+    writer: Any = imageio.get_writer(file, fps=rate, macro_block_size=16)
+    with warnings.catch_warnings(), writer:
+        # The writer forks to start ffmpeg, and does nothing in between that JAX could disturb.
+        warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
+        for episode in range(episodes):
+            observation = env.reset(episode_seed(seed, Branch.EVALUATION, episode))
+            steps, gained, paid, over = 0, 0.0, 0.0, False
+            while not over:
+                step = env.step(predict(observation))
+                observation = step.observation
+                steps, gained, paid = steps + 1, gained + step.reward, paid + step.cost
+                over = step.terminated or step.truncated
+                if steps % stride == 0 or over:
+                    text = f"episode {episode + 1}   step {steps}   return {gained:.1f}   "
+                    cost = f"cost {paid:g} of {cost_limit:g}"
+                    writer.append_data(captioned(env.render(), text, cost, paid > cost_limit))
+                    frames += 1
+    return frames
+
+
+def frame_rate(env: Any) -> int:
+    """Steps per second of the task's own clock."""
+    metadata = getattr(getattr(env, "env", None), "metadata", None) or {}
+    return int(metadata.get("render_fps") or DEFAULT_FRAMES_PER_SECOND)
+
+
+def captioned(frame: np.ndarray, text: str, cost: str, over_limit: bool) -> np.ndarray:
+    """A frame with a line below its upper edge; the cost is red once it is over the limit."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    picture = Image.fromarray(np.ascontiguousarray(frame))
+    draw = ImageDraw.Draw(picture, "RGBA")
+    font = ImageFont.load_default(size=15)
+    draw.rectangle((0, 0, picture.width, 26), fill=(0, 0, 0, 150))
+    draw.text((8, 4), text, font=font, fill=(255, 255, 255))
+    start = 8 + draw.textlength(text, font=font)
+    draw.text((start, 4), cost, font=font, fill=(255, 120, 110) if over_limit else (255, 255, 255))
+    return np.asarray(picture)

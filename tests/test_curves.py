@@ -1,0 +1,78 @@
+"""Training curves: the arithmetic by hand, and pictures that are really written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recorded import make_run
+
+from slsac.cli import main
+from slsac.experiments.curves import (
+    colours,
+    evaluation_band,
+    logged_band,
+    over_seeds,
+    smoothed,
+    training_band,
+    window_steps,
+)
+from slsac.experiments.runs import find_runs, group_runs
+
+
+def test_a_window_holds_the_episodes_that_ended_in_it(tmp_path: Path) -> None:
+    (run,) = find_runs([make_run(tmp_path / "run")])
+    assert window_steps(run) == 4_000  # four episodes; a 50th of the run would be 200 steps
+    grid = np.array([500, 1_000, 4_000, 10_000])
+    # Returns are 0, 10, ..., 90 at 1,000, 2,000, ...: nothing yet, 0, then means of four.
+    np.testing.assert_array_equal(smoothed(run, "return", grid), [np.nan, 0.0, 15.0, 75.0])
+
+
+def test_a_long_run_is_smoothed_over_a_50th(tmp_path: Path) -> None:
+    (run,) = find_runs([make_run(tmp_path / "run", steps=1_000_000, finished=False)])
+    assert window_steps(run) == 20_000
+    # It has come to step 10,000 and has no curve beyond the episode after that.
+    assert np.isnan(smoothed(run, "return", np.array([12_000]))).all()
+
+
+def test_mean_and_deviation_are_over_the_runs_that_have_a_value() -> None:
+    band = over_seeds(np.array([1, 2, 3]), np.array([[1.0, 4.0, np.nan], [3.0, np.nan, np.nan]]))
+    np.testing.assert_array_equal(band.mean, [2.0, 4.0, np.nan])
+    np.testing.assert_array_equal(band.deviation, [np.sqrt(2.0), np.nan, np.nan])
+
+
+def test_bands_over_two_seeds(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", returns=[10.0, 20.0])
+    make_run(tmp_path / "b", returns=[30.0, 40.0], seed=1)
+    ((group,), _) = group_runs(find_runs([tmp_path]))
+    band = training_band(group, "cost")
+    # The last four costs are 30, 20, 10, 0 in one run and one more in the other.
+    assert (band.steps[-1], band.mean[-1]) == (10_000, 15.5)
+    assert band.deviation[-1] == pytest.approx(np.sqrt(0.5))
+    points = evaluation_band(group, "return_mean")
+    assert points.steps.tolist() == [5_000, 10_000]
+    assert points.mean.tolist() == [25.0, 25.0]
+    assert logged_band(group, "absent", "multiplier").mean.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0]
+
+
+def test_every_algorithm_has_a_colour_of_its_own(tmp_path: Path) -> None:
+    for algo in ("sl-sac", "sac-lag", "sl-sac/tail-1", "sl-sac/pairs-1"):
+        make_run(tmp_path / algo.replace("/", "-"), algo)
+    chosen = colours(group_runs(find_runs([tmp_path]))[0])
+    assert list(chosen) == ["sac-lag", "sl-sac", "sl-sac/pairs-1", "sl-sac/tail-1"]
+    assert len(set(chosen.values())) == 4
+
+
+def test_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path / "runs" / "a")
+    make_run(tmp_path / "runs" / "b", "sac-lag", "SafetyPointGoal1-v0")
+    svg, again, png = (tmp_path / name for name in ("x.svg", "y.svg", "x.png"))
+    for out in (svg, again, png):
+        assert main(["plot", str(tmp_path / "runs"), "--out", str(out)]) == 0
+    assert svg.read_bytes() == again.read_bytes()
+    assert svg.read_text().startswith("<?xml")
+    assert png.read_bytes().startswith(b"\x89PNG")
+    capsys.readouterr()
+    assert main(["plot", str(tmp_path / "runs"), "--out", "x.pdf"]) == 2
+    assert "must end in .png or .svg" in capsys.readouterr().err

@@ -1,0 +1,201 @@
+"""`slsac report` in a real browser: no error, no network, toggles that work, true numbers."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from browser import Page, browser, find_browser
+from recorded import HOPPER, make_run
+
+from slsac.cli import main
+from slsac.experiments.report import as_script_json, config_differences, page
+from slsac.experiments.table import summarise_runs
+from slsac.runlog import read_lines
+
+ROOT = Path(__file__).parent.parent
+RECORDED = ROOT / "results" / "short"
+GOAL = "SafetyPointGoal1-v0"
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    if find_browser() is None:
+        if os.environ.get("SLSAC_REQUIRE_BROWSER") == "1":
+            pytest.fail("no chromium on the path; `apt-get install chromium` brings it")
+        pytest.skip("no chromium on the path (CI sets SLSAC_REQUIRE_BROWSER=1 and has one)")
+    with browser(tmp_path_factory.mktemp("profile")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of the runs that the repository keeps."""
+    out = tmp_path_factory.mktemp("report") / "report.html"
+    assert main(["report", str(RECORDED), "--out", str(out)]) == 0
+    return out
+
+
+def rows(tab: Page, section: str) -> list[list[str]]:
+    """The visible text of a table, cell by cell."""
+    return tab.run(
+        f"[...document.querySelectorAll('[aria-label=\"{section}\"] tbody tr')]"
+        ".filter(row => row.offsetParent !== null)"
+        ".map(row => [...row.cells].filter(c => c.offsetParent !== null).map(c => c.innerText))"
+    )
+
+
+def lines(tab: Page, chart: str) -> list[str]:
+    return tab.run(f"[...document.querySelectorAll('#{chart} path.line')].map(p => p.dataset.algo)")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1440])
+def test_it_opens_without_error_or_network(
+    tab: Page, recorded: Path, width: int, scheme: str
+) -> None:
+    tab.open(recorded, width, 900, scheme)
+    assert tab.problems == []
+    assert tab.run("document.documentElement.dataset.theme") == scheme
+    # Nothing but what is meant to scroll is wider than the screen.
+    assert tab.run("document.documentElement.scrollWidth") == width
+    assert len(lines(tab, "return")) == 6
+    for chart in ("tradeoff", "tail", "return", "cost", "multiplier", "cvar"):
+        assert tab.run(f"document.querySelectorAll('#{chart} svg').length") == 1
+    assert "NaN" not in tab.run("document.querySelector('main').innerHTML")
+    tab.click("#theme")
+    assert tab.run("document.documentElement.dataset.theme") != scheme
+    assert tab.problems == []
+
+
+def test_the_numbers_are_those_of_the_files(tab: Page, recorded: Path) -> None:
+    tab.open(recorded, 1440, 900)
+    shown = {(row[0], row[2]): row for row in rows(tab, "Runs")}
+    folders = sorted(path.parent for path in RECORDED.rglob("config.json"))
+    assert len(shown) == len(folders) >= 7
+    for folder in folders:
+        config = json.loads((folder / "config.json").read_text())
+        final = read_lines(folder / "evaluations.jsonl")[-1]
+        row = shown[config["algo"], str(config["seed"])]
+        assert row[3] == f"{config['steps']:,}"
+        assert row[4] == f"{final['return_mean']:.1f} ± {final['return_se']:.1f}"
+        assert row[5] == f"{final['cost_mean']:.1f} ± {final['cost_se']:.1f}"
+        assert row[6] == f"{final['cost_cvar']:.1f}"
+        over = sum(cost > config["cost_limit"] for cost in final["costs"])
+        assert row[7] == f"{100 * over / len(final['costs']):.0f} %"
+        trials = tab.run(f"data.panels[0].groups.find(g => g.algo === '{config['algo']}').trials")
+        assert final["return_mean"] in [trial["return"] for trial in trials]
+        assert final["cost_cvar"] in [trial["cvar"] for trial in trials]
+
+
+def test_an_algorithm_can_be_turned_off_and_on(tab: Page, recorded: Path) -> None:
+    tab.open(recorded, 1440, 900)
+    chip = ".chip[data-algo='sac-lag']"
+    before = rows(tab, "Return / cost")[0]
+    tab.click(chip)
+    assert tab.run(f"document.querySelector(\"{chip}\").getAttribute('aria-pressed')") == "false"
+    for chart in ("return", "cost", "multiplier", "cvar"):
+        assert "sac-lag" not in lines(tab, chart)
+        assert len(lines(tab, chart)) == 5
+    assert "sac-lag" not in [row[1] for row in rows(tab, "Over seeds")]
+    assert len(rows(tab, "Return / cost")[0]) == len(before) - 1
+    assert tab.run("document.querySelectorAll('#histograms .card').length") == 5
+    tab.click(chip)
+    assert rows(tab, "Return / cost")[0] == before
+    assert "sac-lag" in lines(tab, "return")
+    # With nothing selected there are sentences in place of charts.
+    for algo in tab.run("data.algorithms.map(a => a.name)"):
+        tab.click(f".chip[data-algo='{algo}']")
+    assert tab.run("document.querySelectorAll('.card svg').length") == 0
+    assert "no algorithm is selected" in tab.run("document.querySelector('#return').innerText")
+    assert tab.problems == []
+
+
+def test_hovering_and_arrow_keys_name_the_values(tab: Page, recorded: Path) -> None:
+    tab.open(recorded, 1440, 900)
+    tab.hover("#return svg", right=40)
+    text = tab.run("document.querySelector('#return .tip').innerText")
+    step = int(text.splitlines()[0].removeprefix("step ").replace(",", ""))
+    curve = tab.run("data.panels[0].groups.find(g => g.algo === 'wcsac').curves.return")
+    expected = curve["mean"][curve["steps"].index(step)]
+    assert f"wcsac\n{expected:,.1f}" in text.replace("wcsac ", "wcsac\n")
+    assert tab.run("getComputedStyle(document.querySelector('#return .tip')).display") == "block"
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=2, y=2)
+    assert tab.run("getComputedStyle(document.querySelector('#return .tip')).display") == "none"
+    tab.run("document.querySelector('#cost svg').focus()")
+    for _ in range(2):
+        tab.call("Input.dispatchKeyEvent", type="keyDown", key="ArrowLeft", code="ArrowLeft",
+                 windowsVirtualKeyCode=37)  # fmt: skip
+    steps = tab.run("data.panels[0].groups[0].curves.cost.steps")
+    assert tab.run("document.querySelector('#cost .tip').innerText").startswith(
+        f"step {steps[-3]:,}"
+    )
+    before = tab.run("document.querySelector('#cost path.line').getAttribute('d')")
+    tab.click("#log")
+    assert tab.run("document.querySelector('#cost path.line').getAttribute('d')") != before
+    assert tab.problems == []
+
+
+def test_several_tasks_calibration_and_a_run_that_is_still_going(tab: Page, tmp_path: Path) -> None:
+    certified = make_run(tmp_path / "runs" / "a", costs=[0.0, 30.0, 50.0], returns=[1, 2, 3])
+    (certified / "calibration.json").write_text(
+        json.dumps({"nominal": [0.1, 0.5, 0.9], "observed": [0.2, 0.5, 0.7],
+                    "wasserstein": 1.25, "delta": 0.5})
+    )  # fmt: skip
+    make_run(tmp_path / "runs" / "b", seed=1, finished=False)
+    make_run(tmp_path / "runs" / "c", "sac-lag", GOAL, costs=[0.0, 0.0])
+    out = tmp_path / "report.html"
+    assert main(["report", str(tmp_path / "runs"), "--out", str(out)]) == 0
+    tab.open(out, 1200, 900)
+    assert lines(tab, "return") == ["sl-sac"]
+    note = tab.run("document.querySelector('#histograms').innerText")
+    assert "2 of 3 over the limit" in note
+    assert "CVaR 40.0" in note  # the worst half of three: two episodes, 30 and 50
+    calibration = tab.run("document.querySelector('#calibration').innerText")
+    assert "sl-sac, seed 0" in calibration
+    assert "1.25" in calibration
+    assert "unfinished" in [cell for row in rows(tab, "Runs") for cell in row]
+    tab.run(
+        "(() => { const s = document.querySelector('#panel'); s.value = '1';"
+        "s.dispatchEvent(new Event('change')); })()"
+    )
+    assert lines(tab, "return") == ["sac-lag"]
+    assert [row[0] for row in rows(tab, "Runs")] == ["sac-lag"]
+    assert len(rows(tab, "Return / cost")) == 2
+    assert GOAL in tab.run("document.querySelector('#facts').innerText")
+    assert "None of the runs shown has been certified" in tab.run(
+        "document.querySelector('#calibration').innerText"
+    )
+    assert tab.problems == []
+
+
+def test_names_cannot_break_out_of_the_page(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "<script>alert(1)<")
+    text = page(summarise_runs([run]))
+    assert "<script>alert" not in text
+    assert as_script_json({"name": "</script>"}) == '{"name":"\\u003c/script>"}'
+    assert "http://" not in text.replace("http://www.w3.org/2000/svg", "")
+    assert "https://" not in text
+
+
+def test_only_fields_that_differ_are_shown(tmp_path: Path) -> None:
+    make_run(tmp_path / "a")
+    make_run(tmp_path / "b", cost_limit=5.0)
+    section = config_differences(summarise_runs([tmp_path]).groups)
+    assert section.header == ("field", "sl-sac [a]", "sl-sac [b]")
+    assert [[cell.text for cell in row] for row in section.rows] == [["cost_limit", "25.0", "5.0"]]
+    (only,) = config_differences(summarise_runs([tmp_path / "a"]).groups).notes
+    assert only == "All runs have the same configuration."
+
+
+def test_bad_files_get_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run(tmp_path / "run", env=HOPPER)
+    (run / "calibration.json").write_text("{}")
+    for out, expected in (("x.pdf", "must end in .html"), ("x.html", "calibration.json cannot be")):
+        assert main(["report", str(run), "--out", str(tmp_path / out)]) == 2
+        error = capsys.readouterr().err
+        assert expected in error
+        assert error.count("\n") == 1

@@ -1,0 +1,151 @@
+"""`slsac table`: the paper's layout in four formats, from the same sections."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pytest
+from recorded import HOPPER, make_run
+
+from slsac.cli import main
+from slsac.experiments.paper_figures import (
+    ALGORITHM_ORDER,
+    TASK_ORDER,
+    Reference,
+    hours_per_million_steps,
+    reference,
+)
+from slsac.experiments.table import (
+    Cell,
+    as_html,
+    as_latex,
+    as_markdown,
+    sections,
+    summarise_runs,
+    write_table,
+)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """SL-SAC safe at 1,000; WCSAC safe at 900; SAC-Lag best but over the limit of 25."""
+    folder = tmp_path / "runs"
+    for algo, gained, paid in (("sl-sac", 1000, 10), ("wcsac", 900, 0), ("sac-lag", 2000, 60)):
+        make_run(folder / algo, algo, returns=[gained] * 2, costs=[paid] * 2)
+    return folder
+
+
+def test_table_one_is_bold_where_safe_and_best_and_grey_where_unsafe(runs: Path) -> None:
+    first = sections(summarise_runs([runs]))[0]
+    assert first.header == ("task", "sac-lag", "wcsac", "sl-sac")
+    assert first.rows == [
+        (
+            Cell(f"{HOPPER} [a]"),
+            Cell("2000.0 / 60.0", "grey", "sac-lag"),
+            Cell("900.0 / 0.0", "plain", "wcsac"),
+            Cell("1000.0 / 10.0", "bold", "sl-sac"),
+        )
+    ]
+    assert "[a] steps=10,000" in first.notes
+
+
+def test_other_settings_are_another_row(runs: Path) -> None:
+    make_run(runs / "limit", "sl-sac", returns=[5, 5], costs=[0, 0], cost_limit=5.0)
+    stale = make_run(runs / "old", "wcsac", returns=[7, 7], costs=[0, 0], seed=1)
+    (stale / "STALE").write_text("")
+    rows = sections(summarise_runs([runs]))[0].rows
+    assert [row[0].text for row in rows] == [
+        f"{HOPPER} [a]", f"{HOPPER} [b]", f"{HOPPER} [a] (stale)"
+    ]  # fmt: skip
+    assert [cell.text for cell in rows[1]] == [f"{HOPPER} [b]", "", "", "5.0 / 0.0"]
+    assert [cell.text for cell in rows[2]][2] == "7.0 / 0.0"
+
+
+def test_differences_from_the_paper(runs: Path) -> None:
+    section = {made.title: made for made in sections(summarise_runs([runs]))}[
+        "Against published figures"
+    ]
+    ours = next(row for row in section.rows if row[1].text == "sl-sac")
+    # The paper has 1293 / 12.5 for SL-SAC on Hopper.
+    assert [cell.text for cell in ours[2:]] == [
+        "1000.0", "1293", "-293.0", "10.0", "12.5", "-2.5", "paper"
+    ]  # fmt: skip
+
+
+def test_published_figures() -> None:
+    assert reference("sl-sac", "SafetyAntVelocity-v1") == Reference(3104, 3.6, "paper")
+    assert reference("td3-pid", "SafetyPointGoal1-v0") == Reference(16.4, 17.4, "paper")
+    assert reference("cpo", "SafetyHumanoidVelocity-v1") == Reference(6465, 0.2, "OmniSafe")
+    assert reference("sac-lag/omnisafe", HOPPER) == Reference(963, 20, "OmniSafe")
+    assert reference("cpo", "SafetyCarCircle1-v0") is None
+    assert reference("sl-sac/tail-1", HOPPER) is None
+    assert reference("sl-sac", "ProbeChoice-v0") is None
+    assert hours_per_million_steps("sac-pid", "SafetyAntVelocity-v1") == 4.79
+    for algo in ALGORITHM_ORDER:
+        missing = [env for env in TASK_ORDER if reference(algo, env) is None]
+        assert len(missing) == (2 if algo in ("ppo-lag", "cpo") else 0)
+
+
+def test_markdown_and_latex(runs: Path) -> None:
+    made = sections(summarise_runs([runs]))
+    markdown = as_markdown(made)
+    row = f"| {HOPPER} [a] | *2000.0 / 60.0* | 900.0 / 0.0 | **1000.0 / 10.0** |"
+    assert row in markdown.splitlines()
+    assert f"slsac train --algo wcsac --env {HOPPER} --seed 0 --steps 10000" in markdown
+    latex = as_latex(made).splitlines()
+    assert (
+        rf"{HOPPER} [a] & \textcolor{{gray}}{{2000.0 / 60.0}} & 900.0 / 0.0 & "
+        r"\textbf{1000.0 / 10.0} \\" in latex
+    )
+    assert sum(line.startswith(r"\begin{tabular}") for line in latex) == sum(
+        line == r"\end{tabular}" for line in latex
+    )
+    assert r"100 \%" in "\n".join(latex)
+
+
+def test_html_escapes_what_it_is_given(runs: Path) -> None:
+    first = sections(summarise_runs([runs]))[0]
+    text = as_html(first._replace(rows=[(Cell("<b>"),)]))
+    assert "&lt;b&gt;" in text
+    assert "<b>" not in text
+
+
+def test_csv_has_every_digit(runs: Path, tmp_path: Path) -> None:
+    make_run(runs / "seed1", "sl-sac", returns=[1001.25] * 2, costs=[0.0] * 2, seed=1)
+    write_table([runs], tmp_path / "deep" / "table.csv")
+    lines = {
+        line["algorithm"]: line
+        for line in csv.DictReader(io.StringIO((tmp_path / "deep" / "table.csv").read_text()))
+    }
+    assert float(lines["sl-sac"]["episode_return_mean"]) == 1000.625
+    assert float(lines["sl-sac"]["episode_return_low"]) == 1000.0
+    assert float(lines["sl-sac"]["published_return"]) == 1293.0
+    assert lines["wcsac"]["seeds"] == "1"
+    assert lines["wcsac"]["episode_return_standard_error"] == ""
+    assert lines["sac-lag"]["safe"] == "False"
+
+
+def test_the_command(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(runs / "going", "sl-sac", seed=1, finished=False)
+    assert main(["table", str(runs)]) == 0
+    shown = capsys.readouterr().out
+    assert "2000.0 / 60.0" in shown
+    assert "one seed" in shown
+    assert "unfinished" in shown
+    assert f"not counted: {runs / 'going'}" in shown
+    out = tmp_path / "table.md"
+    assert main(["table", str(runs), "--out", str(out)]) == 0
+    capsys.readouterr()
+    assert main(["table", str(runs), "--format", "markdown"]) == 0
+    assert capsys.readouterr().out == out.read_text()
+    for arguments, expected in (
+        ([str(runs), "--out", str(tmp_path / "table.doc")], "must end in one of .txt, .md"),
+        ([str(tmp_path / "nowhere")], "does not exist"),
+        ([], "runs"),
+    ):
+        assert main(["table", *arguments]) == 2
+        error = capsys.readouterr().err
+        assert expected in error
+        assert error.count("\n") == 1

@@ -198,6 +198,12 @@ def evaluate(options: argparse.Namespace) -> int:
     return 0
 
 
+def sweep(options: argparse.Namespace) -> int:
+    from slsac.experiments.command import run_sweep
+
+    return run_sweep(options)
+
+
 def algos(options: argparse.Namespace) -> int:
     from slsac.presets import ALGORITHMS
 
@@ -297,6 +303,17 @@ def _parser() -> Parser:
     made.add_argument("--peer", choices=("omnisafe", "sbx"), help="train it too, in turns")
     made.add_argument("--peer-python", type=Path, help="the Python of the peer's environment")
     made.add_argument("--json", type=Path, help="write the figures and the machine here")
+
+    made = command("sweep", sweep, "train a grid of algorithms, tasks and seeds")
+    made.add_argument("spec", type=Path, help="YAML file; see experiments/")
+    made.add_argument("--out", type=Path, help="folder of the trials (runs/NAME)")
+    made.add_argument("--backend", choices=("local", "ray"), default="local")
+    made.add_argument("--workers", type=int, help="trials at once (as many as there is room for)")
+    made.add_argument("--retries", type=int, default=3, help="of a trial killed without progress")
+    made.add_argument("--inexact", action="store_true", help="go on although versions changed")
+    made.add_argument("--address", help="of a running Ray cluster (RAY_ADDRESS, or a new one here)")
+    made.add_argument("--gpus-per-trial", type=float, default=0.0, help="ray only")
+    made.add_argument("--dry-run", action="store_true", help="list trials and estimated time")
 
     command("algos", algos, "list the algorithms")
     command("envs", envs, "list the tasks")

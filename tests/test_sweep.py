@@ -1,0 +1,405 @@
+"""Sweeps: what a spec stands for, and that killed trials end with the bytes of undisturbed ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from test_resume import everything, finished_steps
+
+from slsac import rundir
+from slsac.cli import main
+from slsac.errors import InvalidInput
+from slsac.experiments import estimate, grid, status, worker
+from slsac.experiments.process import last_line
+from slsac.overrides import with_overrides
+from slsac.presets import preset
+
+ROOT = Path(__file__).parent.parent
+SMALL_SPEC: dict[str, Any] = {
+    "name": "small",
+    "algos": ["sac-lag"],
+    "envs": ["ProbeChoice-v0"],
+    "seeds": [0, 1],
+    "steps": 900,
+    "overrides": {
+        "common": {
+            "warmup_steps": 60,
+            "multiplier_warmup_steps": 0,
+            "batch_size": 16,
+            "replay_capacity": 10_000,
+            "steps_per_epoch": 200,
+            "evaluate_every_epochs": 4,
+            "checkpoint_every_steps": 100,
+            "final_evaluation_episodes": 2,
+            "policy.hidden": [16, 16],
+            "reward_critic.hidden": [16, 16],
+            "cost_critic.hidden": [16, 16],
+        }
+    },
+}
+TRIALS = ("sac-lag/ProbeChoice-v0/seed0", "sac-lag/ProbeChoice-v0/seed1")
+
+
+def write_spec(folder: Path, **fields: Any) -> Path:
+    path = folder / "spec.yaml"
+    path.write_text(yaml.safe_dump(SMALL_SPEC | fields))
+    return path
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "experiments").glob("*.yaml")), ids=lambda p: p.stem
+)
+def test_every_shipped_spec_expands(path: Path, tmp_path: Path) -> None:
+    spec = grid.load(path)
+    assert spec.name == path.stem
+    trials = grid.expand(spec, tmp_path)
+    assert len(trials) == len(spec.algos) * len(spec.envs) * len(spec.seeds)
+    assert spec.products == grid.PRODUCTS
+    for trial in trials:
+        assert trial.config.steps == spec.steps
+
+
+def test_table1_is_the_papers_grid_with_the_papers_settings(tmp_path: Path) -> None:
+    spec = grid.load(ROOT / "experiments" / "table1.yaml")
+    assert (len(spec.envs), len(spec.algos), len(spec.seeds)) == (10, 6, 5)
+    trials = grid.expand(spec, tmp_path)
+    assert len(trials) == 300
+    for trial in trials:
+        config = trial.config
+        plain = preset(config.algo, config.env)
+        assert config == with_overrides(plain, {"seed": config.seed, "steps": 1_000_000})
+
+
+def test_overrides_apply_from_the_general_to_the_particular(tmp_path: Path) -> None:
+    spec = grid.parse(
+        {
+            "name": "layers",
+            "algos": ["sl-sac", "sac-lag"],
+            "envs": ["ProbeChoice-v0", "SafetyPointGoal1-v0"],
+            "seeds": [3],
+            "steps": "1e4",
+            "overrides": {
+                "common": {"cost_limit": 1, "polyak": 0.1},
+                "algos": {"sac-lag": {"cost_limit": 2, "reward-critic": {"pairs": 2}}},
+                "envs": {"SafetyPointGoal1-v0": {"cost_limit": 3}},
+            },
+            "variants": {"plain": {}, "tight": {"cost_limit": 0.5}},
+        }
+    )
+    found = {trial.name: trial.config for trial in grid.expand(spec, tmp_path)}
+    limits = {name: config.cost_limit for name, config in found.items()}
+    assert limits == {
+        "plain/sl-sac/ProbeChoice-v0/seed3": 1.0,
+        "plain/sac-lag/ProbeChoice-v0/seed3": 2.0,
+        "plain/sl-sac/SafetyPointGoal1-v0/seed3": 3.0,
+        "plain/sac-lag/SafetyPointGoal1-v0/seed3": 3.0,
+        "tight/sl-sac/ProbeChoice-v0/seed3": 0.5,
+        "tight/sac-lag/ProbeChoice-v0/seed3": 0.5,
+        "tight/sl-sac/SafetyPointGoal1-v0/seed3": 0.5,
+        "tight/sac-lag/SafetyPointGoal1-v0/seed3": 0.5,
+    }
+    for name, config in found.items():
+        assert config.polyak == 0.1
+        assert config.steps == 10_000
+        assert config.reward_critic.pairs == (2 if "sac-lag" in name else 3)
+
+
+def test_a_trials_command_line_makes_its_config(tmp_path: Path) -> None:
+    from slsac.cli import parse_overrides
+
+    values = SMALL_SPEC | {"algos": ["sl-sac/tail-0.2"]}
+    values["overrides"] = {"common": {"cost_critic.cost_floor": None, "cost_limit": 0.1 + 0.2}}
+    for trial in grid.expand(grid.parse(values), tmp_path):
+        arguments = grid.train_arguments(trial)
+        assert arguments[:6] == [
+            "--algo", "sl-sac/tail-0.2", "--env", "ProbeChoice-v0", "--run", str(trial.run),
+        ]  # fmt: skip
+        flags = parse_overrides(arguments[6:])
+        assert with_overrides(preset("sl-sac/tail-0.2", "ProbeChoice-v0"), flags) == trial.config
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"seed": [0]}, "spec field 'seed' does not exist; did you mean seeds"),
+        ({"seeds": None}, "seeds is None; it must be a list of at least one"),
+        ({"seeds": [0, 0]}, "seeds has 0 twice"),
+        ({"seeds": [-1]}, "seeds is -1; it must be a whole number of at least 0"),
+        ({"steps": "many"}, "steps is 'many'; it must be a whole number of at least 1"),
+        ({"cores_per_trial": 0}, "cores_per_trial is 0; it must be a whole number of at least 1"),
+        ({"name": "a/b"}, "name is 'a/b'; it must be made of letters"),
+        ({"algos": ["slsac"]}, "algo 'slsac' does not exist; did you mean sl-sac"),
+        ({"envs": ["ProbeChoise-v0"]}, "env 'ProbeChoise-v0' does not exist; did you mean Probe"),
+        ({"products": ["tabel"]}, "product 'tabel' does not exist; did you mean table"),
+        ({"overrides": {"all": {}}}, "overrides field 'all' does not exist; did you mean algos"),
+        (
+            {"overrides": {"algos": {"td3-lag": {}}}},
+            "overrides.algos entry 'td3-lag' does not exist",
+        ),
+        ({"overrides": {"common": {"seed": 1}}}, "overrides.common.seed is 1; algos, envs, seeds"),
+        (
+            {"overrides": {"common": {"cost_limt": 1}}},
+            "sac-lag/ProbeChoice-v0/seed0: config field 'cost_limt' does not exist; did you mean",
+        ),
+        (
+            {"variants": {"odd": {"cost_limit": -1}}},
+            "odd/sac-lag/ProbeChoice-v0/seed0: cost_limit is -1.0; it must be at least 0",
+        ),
+    ],
+)
+def test_a_bad_spec_is_one_line_and_exit_code_2(
+    fields: dict[str, Any], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main(["sweep", str(write_spec(tmp_path, **fields)), "--out", str(out)]) == 2
+    shown = capsys.readouterr()
+    assert expected in shown.err
+    assert shown.err.count("\n") == 1
+    assert not out.exists()
+
+
+def test_a_file_that_is_no_spec_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text, expected in (("a: [", "cannot be read"), ("- a", "spec is ['a']")):
+        path = tmp_path / "spec.yaml"
+        path.write_text(text)
+        assert main(["sweep", str(path)]) == 2
+        shown = capsys.readouterr().err
+        assert expected in shown
+        assert shown.count("\n") == 1
+    assert main(["sweep", str(tmp_path / "none.yaml")]) == 2
+    assert "does not exist" in capsys.readouterr().err
+
+
+def slsac(*arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "slsac.cli", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def wait_for(condition: Callable[[], Any], sweep: subprocess.Popen[str] | None = None) -> Any:
+    """The first truth that ``condition`` returns, while ``sweep`` is still at it."""
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline:
+        if found := condition():
+            return found
+        assert sweep is None or sweep.poll() is None, sweep.communicate()[0]
+        time.sleep(0.02)
+    raise AssertionError("it did not happen")
+
+
+def processes() -> dict[int, tuple[int, list[str]]]:
+    """Parent and command line of every process, by its number."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (path / "cmdline").read_text().split("\0")
+            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+        found[int(path.name)] = (parent, command)
+    return found
+
+
+def trainer_of(run: Path) -> int | None:
+    """The number of the process that trains ``run``."""
+    for pid, (_, command) in processes().items():
+        if "slsac.experiments.worker" in command and str(run) in command:
+            return pid
+    return None
+
+
+@pytest.fixture(scope="module")
+def sequential(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
+    """Every byte of both trials, trained one after the other by `slsac train` on one core."""
+    out = tmp_path_factory.mktemp("sequential")
+    trials = grid.expand(grid.parse(SMALL_SPEC), out)
+    commands = [["train", *grid.train_arguments(trial)] for trial in trials]
+    code = (
+        "import json, os, sys; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"
+        "from slsac.cli import main; sys.exit(max(map(main, json.loads(sys.argv[1]))))"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code, json.dumps(commands)], check=True, capture_output=True
+    )
+    return {trial.name: everything(trial.run) for trial in trials}
+
+
+def test_interrupted_and_killed_local_trials_end_as_undisturbed_ones(
+    tmp_path: Path, sequential: dict[str, dict[str, bytes]]
+) -> None:
+    out = tmp_path / "out"
+    command = ["sweep", str(write_spec(tmp_path)), "--out", str(out), "--workers", "2"]
+    runs = [out / name for name in TRIALS]
+
+    sweep = slsac(*command)
+    wait_for(lambda: finished_steps(runs[0]) >= 200, sweep)
+    sweep.send_signal(signal.SIGINT)
+    shown = sweep.communicate(timeout=60)[0]
+    assert sweep.returncode == 130, shown
+    assert "the same command goes on" in shown
+    assert not any(trainer_of(run) for run in runs)
+
+    sweep = slsac(*command)
+    wait_for(lambda: finished_steps(runs[0]) >= 450, sweep)
+    os.kill(wait_for(lambda: trainer_of(runs[0]), sweep), signal.SIGKILL)
+    shown = sweep.communicate(timeout=240)[0]
+    assert sweep.returncode == 0, shown
+    assert f"lost    {TRIALS[0]}: killed by SIGKILL" in shown
+    assert "2 trials: 2 done" in shown
+    assert {name: everything(out / name) for name in TRIALS} == sequential
+
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    sweep = slsac(*command)
+    shown = sweep.communicate(timeout=60)[0]
+    assert (sweep.returncode, shown) == (0, f"2 trials: 2 done, in {out}\n")
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
+
+
+def test_trials_end_with_a_sweep_that_is_killed(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    spec = write_spec(tmp_path, steps=1_000_000, seeds=[0])
+    sweep = slsac("sweep", str(spec), "--out", str(out))
+    run = out / TRIALS[0]
+    wait_for(lambda: (run / "config.json").exists(), sweep)
+    pid = trainer_of(run)
+    assert pid is not None
+    sweep.kill()
+    sweep.communicate()
+    wait_for(lambda: pid not in processes())
+
+
+def test_a_failed_trial_is_reported_and_does_not_stop_the_others(tmp_path: Path) -> None:
+    spec = write_spec(
+        tmp_path,
+        seeds=[0],
+        steps=150,
+        variants={"broken": {"cost_critic.cost_floor": 100}, "whole": {}},
+    )
+    out = tmp_path / "out"
+    sweep = slsac("sweep", str(spec), "--out", str(out), "--workers", "1")
+    shown = sweep.communicate(timeout=240)[0]
+    assert sweep.returncode == 1, shown
+    assert f"done    whole/{TRIALS[0]}" in shown
+    *_, failed, summary = shown.splitlines()
+    assert failed.startswith(f"failed  broken/{TRIALS[0]}: slsac: training stopped: the environ")
+    assert "below cost_critic.cost_floor 100" in failed
+    assert f"(log: {out}/broken/{TRIALS[0]}.log)" in failed
+    assert summary.startswith("2 trials: 1 failed, 1 done")
+
+
+def test_a_run_of_another_experiment_is_an_error_and_a_longer_one_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (trial,) = grid.expand(grid.parse(SMALL_SPEC | {"seeds": [0]}), tmp_path)
+    rundir.start(trial.config, trial.run).close()
+    cores = rundir.read_config(trial.run)[2]["cores"]
+    spec = write_spec(tmp_path, seeds=[0], cores_per_trial=cores, variants={})
+    command = ["sweep", str(spec), "--out", str(tmp_path), "--dry-run"]
+    assert main(command) == 0
+    assert "1 trials, 1 to run" in capsys.readouterr().out
+
+    values = yaml.safe_load(spec.read_text())
+    values["overrides"]["common"]["polyak"] = 0.5
+    spec.write_text(yaml.safe_dump(values))
+    for arguments in (command, command[:-1]):
+        assert main(arguments) == 2
+        assert f"{TRIALS[0]}: polyak is 0.5 in the spec and 0.005 in" in capsys.readouterr().err
+
+    def wanted(steps: int, cores: int) -> bool:
+        asked = grid.Trial(trial.name, trial.run, with_overrides(trial.config, {"steps": steps}))
+        return status.is_done(asked, cores, inexact=False)
+
+    assert not wanted(2_000, cores)
+    with pytest.raises(InvalidInput, match="steps is 100 in the spec and 900 in the run"):
+        wanted(100, cores)
+    with pytest.raises(InvalidInput, match=f"cores_per_trial is {cores + 1} in the spec and"):
+        wanted(900, cores + 1)
+
+
+def test_a_dry_run_estimates_from_runs_of_the_same_kind_and_says_where_there_are_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    timed = grid.expand(grid.parse(SMALL_SPEC | {"seeds": [7]}), tmp_path / "out")[0]
+    rundir.start(timed.config, timed.run).close()
+    config = json.loads((timed.run / "config.json").read_text())
+    config["provenance"]["cores"] = 1
+    (timed.run / "config.json").write_text(json.dumps(config))
+    # Random steps, the epoch in which learning is compiled, then 5, 10 and 50 steps/s.
+    rates = [(200, 900.0), (400, 5.0), (600, 10.0), (800, 50.0)]
+    (timed.run / "timing.jsonl").write_text(
+        "".join(
+            json.dumps({"step": step, "seconds": 1.0, "steps_per_second": rate}) + "\n"
+            for step, rate in rates
+        )
+    )
+    spec = write_spec(tmp_path, algos=["sac-lag", "td3-lag"], seeds=[0, 1, 2])
+    command = ["sweep", str(spec), "--out", str(tmp_path / "out"), "--workers", "2", "--dry-run"]
+    assert main(command) == 0
+    lines = capsys.readouterr().out.splitlines()
+    # 900 steps at the median of 10 steps/s are 90 s.
+    assert f"{TRIALS[0]}  new, 900 steps; 1m30s at 10 steps/s (median of 1, as" in lines[0]
+    assert "td3-lag/ProbeChoice-v0/seed0  new, 900 steps; no run like it has been" in lines[1]
+    # Three trials of 90 s on two workers: the third waits for the first.
+    assert lines[-1].startswith("6 trials, 6 to run, 1 core(s) each, 2 at once: 3m00s of training")
+    assert "for the 3 whose speed is known" in lines[-1]
+    assert estimate.makespan([3.0, 1.0, 1.0, 1.0], 2) == 3.0
+
+
+def test_status_reads_the_ends_of_logs_and_the_final_evaluation(tmp_path: Path) -> None:
+    trial = grid.expand(grid.parse(SMALL_SPEC), tmp_path)[0]
+    assert status.read(trial) == status.Status(0, None, None, None, None)
+    trial.run.mkdir(parents=True)
+    line = {"step": 400, "return": 3.0, "cost": 2.0, "multiplier": 0.5}
+    (trial.run / "progress.jsonl").write_text(json.dumps(line) + '\n{"step": 600, "ret')
+    (trial.run / "timing.jsonl").write_text('{"step": 400, "steps_per_second": 100.0}\n')
+    now = status.read(trial)
+    assert now == status.Status(400, 3.0, 2.0, 0.5, 100.0)
+    assert now.seconds_left(1_500) == 11.0
+    final = {"step": 1_500, "final": True, "return_mean": 5.0, "cost_mean": 1.0}
+    (trial.run / "evaluations.jsonl").write_text(json.dumps(final) + "\n")
+    assert status.read(trial) == status.Status(1_500, 5.0, 1.0, 0.5, 100.0)
+    (tmp_path / "long").write_text("x" * 100_000 + "\nlast\n")
+    assert last_line(tmp_path / "long") == "last"
+
+
+def test_trials_on_one_machine_take_different_cores(tmp_path: Path) -> None:
+    code = (
+        "import sys, os; from pathlib import Path;"
+        "from slsac.experiments.worker import claim_cores;"
+        "print(claim_cores(1, Path(sys.argv[1])), sorted(os.sched_getaffinity(0)), flush=True);"
+        "sys.stdin.read()"
+    )
+    allowed = len(os.sched_getaffinity(0))
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        for _ in range(allowed + 1)
+    ]  # fmt: skip
+    claims = []
+    for process in started:
+        assert process.stdout is not None
+        claims.append(process.stdout.readline().strip())
+    for process in started:
+        process.communicate("")
+    cores = sorted(os.sched_getaffinity(0))
+    for claim in claims:
+        assert claim in [f"[{core}] [{core}]" for core in cores]
+    # One more than there are cores: every core is taken, and one of them twice.
+    assert len(set(claims)) == allowed
+    with pytest.raises(InvalidInput, match=f"cores_per_trial is {allowed + 1}; this machine"):
+        worker.claim_cores(allowed + 1, tmp_path)

@@ -1,4 +1,4 @@
-"""Sweeps: what a spec stands for, and that killed trials end with the bytes of undisturbed ones."""
+"""Sweeps: trials that were killed, on either backend, end with the bytes of undisturbed ones."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
+from conftest import SMALL_SPEC, write_spec
 from test_resume import everything, finished_steps
 
 from slsac import rundir
@@ -22,164 +23,8 @@ from slsac.errors import InvalidInput
 from slsac.experiments import estimate, grid, status, worker
 from slsac.experiments.process import last_line
 from slsac.overrides import with_overrides
-from slsac.presets import preset
 
-ROOT = Path(__file__).parent.parent
-SMALL_SPEC: dict[str, Any] = {
-    "name": "small",
-    "algos": ["sac-lag"],
-    "envs": ["ProbeChoice-v0"],
-    "seeds": [0, 1],
-    "steps": 900,
-    "overrides": {
-        "common": {
-            "warmup_steps": 60,
-            "multiplier_warmup_steps": 0,
-            "batch_size": 16,
-            "replay_capacity": 10_000,
-            "steps_per_epoch": 200,
-            "evaluate_every_epochs": 4,
-            "checkpoint_every_steps": 100,
-            "final_evaluation_episodes": 2,
-            "policy.hidden": [16, 16],
-            "reward_critic.hidden": [16, 16],
-            "cost_critic.hidden": [16, 16],
-        }
-    },
-}
 TRIALS = ("sac-lag/ProbeChoice-v0/seed0", "sac-lag/ProbeChoice-v0/seed1")
-
-
-def write_spec(folder: Path, **fields: Any) -> Path:
-    path = folder / "spec.yaml"
-    path.write_text(yaml.safe_dump(SMALL_SPEC | fields))
-    return path
-
-
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "experiments").glob("*.yaml")), ids=lambda p: p.stem
-)
-def test_every_shipped_spec_expands(path: Path, tmp_path: Path) -> None:
-    spec = grid.load(path)
-    assert spec.name == path.stem
-    trials = grid.expand(spec, tmp_path)
-    assert len(trials) == len(spec.algos) * len(spec.envs) * len(spec.seeds)
-    assert spec.products == grid.PRODUCTS
-    for trial in trials:
-        assert trial.config.steps == spec.steps
-
-
-def test_table1_is_the_papers_grid_with_the_papers_settings(tmp_path: Path) -> None:
-    spec = grid.load(ROOT / "experiments" / "table1.yaml")
-    assert (len(spec.envs), len(spec.algos), len(spec.seeds)) == (10, 6, 5)
-    trials = grid.expand(spec, tmp_path)
-    assert len(trials) == 300
-    for trial in trials:
-        config = trial.config
-        plain = preset(config.algo, config.env)
-        assert config == with_overrides(plain, {"seed": config.seed, "steps": 1_000_000})
-
-
-def test_overrides_apply_from_the_general_to_the_particular(tmp_path: Path) -> None:
-    spec = grid.parse(
-        {
-            "name": "layers",
-            "algos": ["sl-sac", "sac-lag"],
-            "envs": ["ProbeChoice-v0", "SafetyPointGoal1-v0"],
-            "seeds": [3],
-            "steps": "1e4",
-            "overrides": {
-                "common": {"cost_limit": 1, "polyak": 0.1},
-                "algos": {"sac-lag": {"cost_limit": 2, "reward-critic": {"pairs": 2}}},
-                "envs": {"SafetyPointGoal1-v0": {"cost_limit": 3}},
-            },
-            "variants": {"plain": {}, "tight": {"cost_limit": 0.5}},
-        }
-    )
-    found = {trial.name: trial.config for trial in grid.expand(spec, tmp_path)}
-    limits = {name: config.cost_limit for name, config in found.items()}
-    assert limits == {
-        "plain/sl-sac/ProbeChoice-v0/seed3": 1.0,
-        "plain/sac-lag/ProbeChoice-v0/seed3": 2.0,
-        "plain/sl-sac/SafetyPointGoal1-v0/seed3": 3.0,
-        "plain/sac-lag/SafetyPointGoal1-v0/seed3": 3.0,
-        "tight/sl-sac/ProbeChoice-v0/seed3": 0.5,
-        "tight/sac-lag/ProbeChoice-v0/seed3": 0.5,
-        "tight/sl-sac/SafetyPointGoal1-v0/seed3": 0.5,
-        "tight/sac-lag/SafetyPointGoal1-v0/seed3": 0.5,
-    }
-    for name, config in found.items():
-        assert config.polyak == 0.1
-        assert config.steps == 10_000
-        assert config.reward_critic.pairs == (2 if "sac-lag" in name else 3)
-
-
-def test_a_trials_command_line_makes_its_config(tmp_path: Path) -> None:
-    from slsac.cli import parse_overrides
-
-    values = SMALL_SPEC | {"algos": ["sl-sac/tail-0.2"]}
-    values["overrides"] = {"common": {"cost_critic.cost_floor": None, "cost_limit": 0.1 + 0.2}}
-    for trial in grid.expand(grid.parse(values), tmp_path):
-        arguments = grid.train_arguments(trial)
-        assert arguments[:6] == [
-            "--algo", "sl-sac/tail-0.2", "--env", "ProbeChoice-v0", "--run", str(trial.run),
-        ]  # fmt: skip
-        flags = parse_overrides(arguments[6:])
-        assert with_overrides(preset("sl-sac/tail-0.2", "ProbeChoice-v0"), flags) == trial.config
-
-
-@pytest.mark.parametrize(
-    ("fields", "expected"),
-    [
-        ({"seed": [0]}, "spec field 'seed' does not exist; did you mean seeds"),
-        ({"seeds": None}, "seeds is None; it must be a list of at least one"),
-        ({"seeds": [0, 0]}, "seeds has 0 twice"),
-        ({"seeds": [-1]}, "seeds is -1; it must be a whole number of at least 0"),
-        ({"steps": "many"}, "steps is 'many'; it must be a whole number of at least 1"),
-        ({"cores_per_trial": 0}, "cores_per_trial is 0; it must be a whole number of at least 1"),
-        ({"name": "a/b"}, "name is 'a/b'; it must be made of letters"),
-        ({"algos": ["slsac"]}, "algo 'slsac' does not exist; did you mean sl-sac"),
-        ({"envs": ["ProbeChoise-v0"]}, "env 'ProbeChoise-v0' does not exist; did you mean Probe"),
-        ({"products": ["tabel"]}, "product 'tabel' does not exist; did you mean table"),
-        ({"overrides": {"all": {}}}, "overrides field 'all' does not exist; did you mean algos"),
-        (
-            {"overrides": {"algos": {"td3-lag": {}}}},
-            "overrides.algos entry 'td3-lag' does not exist",
-        ),
-        ({"overrides": {"common": {"seed": 1}}}, "overrides.common.seed is 1; algos, envs, seeds"),
-        (
-            {"overrides": {"common": {"cost_limt": 1}}},
-            "sac-lag/ProbeChoice-v0/seed0: config field 'cost_limt' does not exist; did you mean",
-        ),
-        (
-            {"variants": {"odd": {"cost_limit": -1}}},
-            "odd/sac-lag/ProbeChoice-v0/seed0: cost_limit is -1.0; it must be at least 0",
-        ),
-    ],
-)
-def test_a_bad_spec_is_one_line_and_exit_code_2(
-    fields: dict[str, Any], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "out"
-    assert main(["sweep", str(write_spec(tmp_path, **fields)), "--out", str(out)]) == 2
-    shown = capsys.readouterr()
-    assert expected in shown.err
-    assert shown.err.count("\n") == 1
-    assert not out.exists()
-
-
-def test_a_file_that_is_no_spec_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for text, expected in (("a: [", "cannot be read"), ("- a", "spec is ['a']")):
-        path = tmp_path / "spec.yaml"
-        path.write_text(text)
-        assert main(["sweep", str(path)]) == 2
-        shown = capsys.readouterr().err
-        assert expected in shown
-        assert shown.count("\n") == 1
-    assert main(["sweep", str(tmp_path / "none.yaml")]) == 2
-    assert "does not exist" in capsys.readouterr().err
 
 
 def slsac(*arguments: str) -> subprocess.Popen[str]:
@@ -247,7 +92,7 @@ def test_interrupted_and_killed_local_trials_end_as_undisturbed_ones(
     sweep = slsac(*command)
     wait_for(lambda: finished_steps(runs[0]) >= 200, sweep)
     sweep.send_signal(signal.SIGINT)
-    shown = sweep.communicate(timeout=60)[0]
+    shown = sweep.communicate(timeout=240)[0]
     assert sweep.returncode == 130, shown
     assert "the same command goes on" in shown
     assert not any(trainer_of(run) for run in runs)
@@ -263,7 +108,7 @@ def test_interrupted_and_killed_local_trials_end_as_undisturbed_ones(
 
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
     sweep = slsac(*command)
-    shown = sweep.communicate(timeout=60)[0]
+    shown = sweep.communicate(timeout=240)[0]
     assert (sweep.returncode, shown) == (0, f"2 trials: 2 done, in {out}\n")
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
 
@@ -273,9 +118,7 @@ def test_trials_end_with_a_sweep_that_is_killed(tmp_path: Path) -> None:
     spec = write_spec(tmp_path, steps=1_000_000, seeds=[0])
     sweep = slsac("sweep", str(spec), "--out", str(out))
     run = out / TRIALS[0]
-    wait_for(lambda: (run / "config.json").exists(), sweep)
-    pid = trainer_of(run)
-    assert pid is not None
+    pid = wait_for(lambda: trainer_of(run), sweep)
     sweep.kill()
     sweep.communicate()
     wait_for(lambda: pid not in processes())
@@ -403,3 +246,113 @@ def test_trials_on_one_machine_take_different_cores(tmp_path: Path) -> None:
     assert len(set(claims)) == allowed
     with pytest.raises(InvalidInput, match=f"cores_per_trial is {allowed + 1}; this machine"):
         worker.claim_cores(allowed + 1, tmp_path)
+
+
+CLUSTER = """
+import json, sys
+from ray.cluster_utils import Cluster
+cluster = Cluster(
+    initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+)
+second = cluster.add_node(num_cpus=1)
+(raylet,) = second.all_processes["raylet"]
+print(json.dumps([cluster.address, raylet.process.pid]), flush=True)
+sys.stdin.readline()
+cluster.remove_node(second, allow_graceful=False)
+sys.stdin.read()
+cluster.shutdown()
+"""
+
+
+class TwoMachines(NamedTuple):
+    address: str
+    raylet: int
+    """The process on the second machine that all of its workers come from."""
+    lose_second: Callable[[], None]
+
+
+@pytest.fixture
+def machines() -> Iterator[TwoMachines]:
+    """A cluster of two machines with a core each, simulated by Ray's own processes."""
+    pytest.importorskip("ray.cluster_utils")
+    # In a process of its own: Ray forks, which a process in which JAX is at work must not.
+    keeper = subprocess.Popen(
+        [sys.executable, "-c", CLUSTER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env=os.environ | {"RAY_USAGE_STATS_ENABLED": "0"},
+    )  # fmt: skip
+    assert keeper.stdin is not None
+    assert keeper.stdout is not None
+
+    def lose_second() -> None:
+        keeper.stdin.write("\n")
+        keeper.stdin.flush()
+
+    address, raylet = json.loads(keeper.stdout.readline())
+    yield TwoMachines(address, raylet, lose_second)
+    keeper.communicate("\n", timeout=120)
+
+
+def ancestors(pid: int) -> list[int]:
+    known, found = processes(), [pid]
+    while found[-1] in known:
+        found.append(known[found[-1]][0])
+    return found
+
+
+def test_trials_survive_the_loss_of_a_ray_worker_and_of_a_machine(
+    machines: TwoMachines, tmp_path: Path, sequential: dict[str, dict[str, bytes]]
+) -> None:
+    out = tmp_path / "out"
+    sweep = slsac(
+        "sweep", str(write_spec(tmp_path)), "--out", str(out),
+        "--backend", "ray", "--address", machines.address,
+    )  # fmt: skip
+    runs = [out / name for name in TRIALS]
+
+    def on_second(run: Path) -> bool:
+        trainer = trainer_of(run)
+        return trainer is not None and machines.raylet in ancestors(trainer)
+
+    first, second = wait_for(
+        lambda: next(((a, b) for a, b in (runs, runs[::-1]) if on_second(b)), None), sweep
+    )
+    wait_for(lambda: finished_steps(first) >= 200, sweep)
+    trainer = trainer_of(first)
+    assert trainer is not None
+    worker_of_ray = processes()[trainer][0]
+    assert "ray::" in processes()[worker_of_ray][1][0]
+    os.kill(worker_of_ray, signal.SIGKILL)
+
+    wait_for(lambda: finished_steps(second) >= 200, sweep)
+    assert on_second(second)
+    machines.lose_second()
+
+    shown = sweep.communicate(timeout=400)[0]
+    assert sweep.returncode == 0, shown
+    for run in runs:
+        assert f"lost    {run.relative_to(out)}: " in shown
+    assert "2 trials: 2 done" in shown
+    assert {name: everything(out / name) for name in TRIALS} == sequential
+
+
+def test_an_embedded_cluster_gives_the_same_bytes(
+    tmp_path: Path, sequential: dict[str, dict[str, bytes]]
+) -> None:
+    pytest.importorskip("ray")
+    out = tmp_path / "out"
+    spec = write_spec(tmp_path, seeds=[0])
+    sweep = slsac("sweep", str(spec), "--out", str(out), "--backend", "ray")
+    shown = sweep.communicate(timeout=240)[0]
+    assert sweep.returncode == 0, shown
+    assert everything(out / TRIALS[0]) == sequential[TRIALS[0]]
+
+
+def test_a_cluster_that_is_not_there_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ray")
+    command = ["sweep", str(write_spec(tmp_path)), "--out", str(tmp_path / "out")]
+    assert main([*command, "--backend", "ray", "--address", "nonsense"]) == 2
+    shown = capsys.readouterr().err
+    assert "no Ray cluster answers at 'nonsense'" in shown
+    assert shown.count("\n") == 1

@@ -7,6 +7,7 @@ the run from its checkpoint; for that the sweep's folder must be on storage that
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from pathlib import Path
@@ -45,7 +46,12 @@ class RayBackend:
         address = address or os.environ.get("RAY_ADDRESS") or "local"
         here: dict[str, Any] = {"num_cpus": available_cores(), "include_dashboard": False}
         try:
-            ray.init(address, log_to_driver=False, **(here if address == "local" else {}))
+            ray.init(
+                address,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                **(here if address == "local" else {}),
+            )
         except (ConnectionError, ValueError) as error:
             reason = str(error).strip().splitlines()[0]
             raise InvalidInput(f"no Ray cluster answers at {address!r}: {reason}") from None

@@ -70,7 +70,7 @@ SMALL_SPEC: dict[str, Any] = {
     "algos": ["sac-lag"],
     "envs": ["ProbeChoice-v0"],
     "seeds": [0, 1],
-    "steps": 900,
+    "steps": 1_200,
     "overrides": {
         "common": {
             "warmup_steps": 60,

@@ -21,8 +21,9 @@ from pathlib import Path
 from slsac.errors import InvalidInput
 from slsac.experiments.process import Job
 
-LOCK_PATIENCE_SECONDS = 60.0
-"""A lost trial's old process may need a moment to notice that it is to stop."""
+LOCK_PATIENCE_SECONDS = 180.0
+"""A lost trial's old process needs a moment to stop, and a file server up to its lease (NFS: 90 s)
+to let go of the locks of a machine that died."""
 
 
 def main() -> int:
@@ -30,7 +31,8 @@ def main() -> int:
     threading.Thread(target=_end_with_the_sweep, daemon=True).start()
     try:
         cores = claim_cores(job.cores)
-        _require_same_source(job.source)
+        if not job.inexact:
+            _require_same_source(job.source)
     except InvalidInput as error:
         print(f"slsac: {error}", flush=True)
         return 2
@@ -97,7 +99,7 @@ def _require_same_source(source: str) -> None:
     if source_digest() != source:
         raise InvalidInput(
             f"slsac's source is {source_digest()} on {os.uname().nodename}; it must be {source}, "
-            "which the sweep was started from"
+            "which the sweep was started from (--inexact: go on all the same)"
         )
 
 

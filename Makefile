@@ -13,7 +13,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 # Parts that not everybody needs: make install EXTRAS="metadrive ray report"
 EXTRAS ?=
-TESTED_EXTRAS := report video
+TESTED_EXTRAS := ray report video
 
 install: .venv/core.installed $(EXTRAS:%=.venv/%.installed)
 

@@ -239,6 +239,12 @@ def report(options: argparse.Namespace) -> int:
     return 0
 
 
+def sweep(options: argparse.Namespace) -> int:
+    from slsac.experiments.command import run_sweep
+
+    return run_sweep(options)
+
+
 def algos(options: argparse.Namespace) -> int:
     from slsac.presets import ALGORITHMS
 
@@ -353,6 +359,17 @@ def _parser() -> Parser:
     made = command("report", report, "write everything about runs into one offline HTML file")
     made.add_argument("runs", nargs="+", help="run directories, or folders above them")
     made.add_argument("--out", default="report.html", help="file to write (report.html)")
+
+    made = command("sweep", sweep, "train a grid of algorithms, tasks and seeds")
+    made.add_argument("spec", type=Path, help="YAML file; see experiments/")
+    made.add_argument("--out", type=Path, help="folder of the trials (runs/NAME)")
+    made.add_argument("--backend", choices=("local", "ray"), default="local")
+    made.add_argument("--workers", type=int, help="trials at once (as many as there is room for)")
+    made.add_argument("--retries", type=int, default=3, help="of a trial killed without progress")
+    made.add_argument("--inexact", action="store_true", help="go on although versions changed")
+    made.add_argument("--address", help="of a running Ray cluster (RAY_ADDRESS, or a new one here)")
+    made.add_argument("--gpus-per-trial", type=float, default=0.0, help="ray only")
+    made.add_argument("--dry-run", action="store_true", help="list trials and estimated time")
 
     command("algos", algos, "list the algorithms")
     command("envs", envs, "list the tasks")

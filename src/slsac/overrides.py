@@ -73,6 +73,24 @@ def field_names(kind: type = Config, prefix: str = "") -> list[str]:
     return names
 
 
+def dotted(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`to_dict`'s output without nesting: every value by its dotted name."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= dotted(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def differing(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:
+    """Both values of every field in which two configs differ, by dotted name."""
+    first, second = dotted(to_dict(one)), dotted(to_dict(other))
+    pairs = {name: (first.get(name), second.get(name)) for name in (first | second)}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
 def _unknown_field(name: str, known: list[str]) -> InvalidInput:
     same_leaf = [other for other in known if other.rpartition(".")[2] == name.rpartition(".")[2]]
     if same_leaf:

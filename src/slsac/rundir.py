@@ -57,10 +57,10 @@ def start(
     made.step(np.zeros(made.spec.action_size, np.float32))
     make_evaluation_env = _evaluation_env(source)
     run.mkdir(parents=True, exist_ok=True)
-    lock = RunLock(run)
     # The marker says that what is here is ours, and without its config a run is none: a start or
     # an overwrite that was killed half-way can be started again.
     (run / MARKER).touch()
+    lock = RunLock(run)
     for name in ("config.json", *LOGS, "policy.safetensors"):
         (run / name).unlink(missing_ok=True)
     for name in FOLDERS:

@@ -1,0 +1,140 @@
+"""What a sweep's spec stands for, and how a bad one is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import SMALL_SPEC, write_spec
+
+from slsac.cli import main, parse_overrides
+from slsac.experiments import grid
+from slsac.overrides import with_overrides
+from slsac.presets import preset
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "experiments").glob("*.yaml")), ids=lambda p: p.stem
+)
+def test_every_shipped_spec_expands(path: Path, tmp_path: Path) -> None:
+    spec = grid.load(path)
+    assert spec.name == path.stem
+    trials = grid.expand(spec, tmp_path)
+    assert len(trials) == len(spec.algos) * len(spec.envs) * len(spec.seeds)
+    assert spec.products == grid.PRODUCTS
+    for trial in trials:
+        assert trial.config.steps == spec.steps
+
+
+def test_table1_is_the_papers_grid_with_the_papers_settings(tmp_path: Path) -> None:
+    spec = grid.load(ROOT / "experiments" / "table1.yaml")
+    assert (len(spec.envs), len(spec.algos), len(spec.seeds)) == (10, 6, 5)
+    trials = grid.expand(spec, tmp_path)
+    assert len(trials) == 300
+    for trial in trials:
+        config = trial.config
+        plain = preset(config.algo, config.env)
+        assert config == with_overrides(plain, {"seed": config.seed, "steps": 1_000_000})
+
+
+def test_overrides_apply_from_the_general_to_the_particular(tmp_path: Path) -> None:
+    spec = grid.parse(
+        {
+            "name": "layers",
+            "algos": ["sl-sac", "sac-lag"],
+            "envs": ["ProbeChoice-v0", "SafetyPointGoal1-v0"],
+            "seeds": [3],
+            "steps": "1e4",
+            "overrides": {
+                "common": {"cost_limit": 1, "polyak": 0.1},
+                "algos": {"sac-lag": {"cost_limit": 2, "reward-critic": {"pairs": 2}}},
+                "envs": {"SafetyPointGoal1-v0": {"cost_limit": 3}},
+            },
+            "variants": {"plain": {}, "tight": {"cost_limit": 0.5}},
+        }
+    )
+    found = {trial.name: trial.config for trial in grid.expand(spec, tmp_path)}
+    limits = {name: config.cost_limit for name, config in found.items()}
+    assert limits == {
+        "plain/sl-sac/ProbeChoice-v0/seed3": 1.0,
+        "plain/sac-lag/ProbeChoice-v0/seed3": 2.0,
+        "plain/sl-sac/SafetyPointGoal1-v0/seed3": 3.0,
+        "plain/sac-lag/SafetyPointGoal1-v0/seed3": 3.0,
+        "tight/sl-sac/ProbeChoice-v0/seed3": 0.5,
+        "tight/sac-lag/ProbeChoice-v0/seed3": 0.5,
+        "tight/sl-sac/SafetyPointGoal1-v0/seed3": 0.5,
+        "tight/sac-lag/SafetyPointGoal1-v0/seed3": 0.5,
+    }
+    for name, config in found.items():
+        assert config.polyak == 0.1
+        assert config.steps == 10_000
+        assert config.reward_critic.pairs == (2 if "sac-lag" in name else 3)
+
+
+def test_a_trials_command_line_makes_its_config(tmp_path: Path) -> None:
+    values = SMALL_SPEC | {"algos": ["sl-sac/tail-0.2"]}
+    values["overrides"] = {"common": {"cost_critic.cost_floor": None, "cost_limit": 0.1 + 0.2}}
+    for trial in grid.expand(grid.parse(values), tmp_path):
+        arguments = grid.train_arguments(trial)
+        assert arguments[:6] == [
+            "--algo", "sl-sac/tail-0.2", "--env", "ProbeChoice-v0", "--run", str(trial.run),
+        ]  # fmt: skip
+        flags = parse_overrides(arguments[6:])
+        assert with_overrides(preset("sl-sac/tail-0.2", "ProbeChoice-v0"), flags) == trial.config
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"seed": [0]}, "spec field 'seed' does not exist; did you mean seeds"),
+        ({"seeds": None}, "seeds is None; it must be a list of at least one"),
+        ({"seeds": [0, 0]}, "seeds has 0 twice"),
+        ({"seeds": [-1]}, "seeds is -1; it must be a whole number of at least 0"),
+        ({"steps": "many"}, "steps is 'many'; it must be a whole number of at least 1"),
+        ({"cores_per_trial": 0}, "cores_per_trial is 0; it must be a whole number of at least 1"),
+        ({"name": "a/b"}, "name is 'a/b'; it must be made of letters"),
+        ({"algos": ["slsac"]}, "algo 'slsac' does not exist; did you mean sl-sac"),
+        ({"envs": ["ProbeChoise-v0"]}, "env 'ProbeChoise-v0' does not exist; did you mean Probe"),
+        ({"products": ["tabel"]}, "product 'tabel' does not exist; did you mean table"),
+        ({"overrides": {"all": {}}}, "overrides field 'all' does not exist; did you mean algos"),
+        (
+            {"overrides": {"algos": {"td3-lag": {}}}},
+            "overrides.algos entry 'td3-lag' does not exist",
+        ),
+        ({"overrides": {"common": {"seed": 1}}}, "overrides.common.seed is 1; algos, envs, seeds"),
+        (
+            {"overrides": {"common": {"cost_limt": 1}}},
+            "sac-lag/ProbeChoice-v0/seed0: config field 'cost_limt' does not exist; did you mean",
+        ),
+        (
+            {"variants": {"odd": {"cost_limit": -1}}},
+            "odd/sac-lag/ProbeChoice-v0/seed0: cost_limit is -1.0; it must be at least 0",
+        ),
+    ],
+)
+def test_a_bad_spec_is_one_line_and_exit_code_2(
+    fields: dict[str, Any], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main(["sweep", str(write_spec(tmp_path, **fields)), "--out", str(out)]) == 2
+    shown = capsys.readouterr()
+    assert expected in shown.err
+    assert shown.err.count("\n") == 1
+    assert not out.exists()
+
+
+def test_a_file_that_is_no_spec_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for text, expected in (("a: [", "cannot be read"), ("- a", "spec is ['a']")):
+        path = tmp_path / "spec.yaml"
+        path.write_text(text)
+        assert main(["sweep", str(path)]) == 2
+        shown = capsys.readouterr().err
+        assert expected in shown
+        assert shown.count("\n") == 1
+    assert main(["sweep", str(tmp_path / "none.yaml")]) == 2
+    assert "does not exist" in capsys.readouterr().err

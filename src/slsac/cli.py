@@ -198,6 +198,13 @@ def evaluate(options: argparse.Namespace) -> int:
     return 0
 
 
+def setup(options: argparse.Namespace) -> int:
+    from slsac.envs.metadrive_assets import prepare
+
+    prepare(print)
+    return 0
+
+
 def algos(options: argparse.Namespace) -> int:
     from slsac.presets import ALGORITHMS
 
@@ -297,6 +304,9 @@ def _parser() -> Parser:
     made.add_argument("--peer", choices=("omnisafe", "sbx"), help="train it too, in turns")
     made.add_argument("--peer-python", type=Path, help="the Python of the peer's environment")
     made.add_argument("--json", type=Path, help="write the figures and the machine here")
+
+    made = command("setup", setup, "fetch what an optional part needs besides its packages")
+    made.add_argument("part", choices=["metadrive"])
 
     command("algos", algos, "list the algorithms")
     command("envs", envs, "list the tasks")

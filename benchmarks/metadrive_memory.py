@@ -1,6 +1,7 @@
-"""Memory of a MetaDrive worker over 20,000 steps with resets: `python benchmarks/metadrive_memory.py`.
+"""Memory of a MetaDrive worker over 20,000 steps with resets.
 
-Episodes are cut after 60 steps, so that there are more than 333 resets, each with a map of its own.
+`python benchmarks/metadrive_memory.py`. Episodes are cut after 60 steps, so that there are at
+least 333 resets, each with a map of its own.
 """
 
 from __future__ import annotations

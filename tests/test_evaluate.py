@@ -66,7 +66,7 @@ def test_lockstep_equals_one_after_the_other(env_id: str) -> None:
     for max_lanes in (1, 2, 4, None):
         assert equal(evaluate(lanes, predict, 7, 3, max_lanes=max_lanes), reference)
     fewer = evaluate(lanes, predict, 2, 3)
-    assert equal(fewer, Evaluation(*(values[:2] for values in reference)))
+    assert equal(fewer, Evaluation(*(values[:2] for values in reference[:3])))
     assert equal(evaluate(make_env(env_id, horizon=horizon), predict, 2, 3), fewer)
     lanes.close()
 

@@ -245,6 +245,13 @@ def sweep(options: argparse.Namespace) -> int:
     return run_sweep(options)
 
 
+def setup(options: argparse.Namespace) -> int:
+    from slsac.envs.metadrive_assets import prepare
+
+    prepare(print)
+    return 0
+
+
 def algos(options: argparse.Namespace) -> int:
     from slsac.presets import ALGORITHMS
 
@@ -370,6 +377,9 @@ def _parser() -> Parser:
     made.add_argument("--address", help="of a running Ray cluster (RAY_ADDRESS, or a new one here)")
     made.add_argument("--gpus-per-trial", type=float, default=0.0, help="ray only")
     made.add_argument("--dry-run", action="store_true", help="list trials and estimated time")
+
+    made = command("setup", setup, "fetch what an optional part needs besides its packages")
+    made.add_argument("part", choices=["metadrive"])
 
     command("algos", algos, "list the algorithms")
     command("envs", envs, "list the tasks")

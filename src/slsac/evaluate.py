@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,8 @@ class Evaluation(NamedTuple):
     returns: np.ndarray
     costs: np.ndarray
     lengths: np.ndarray
+    facts: Mapping[str, np.ndarray] = MappingProxyType({})
+    """Further figures, where the env reports any: see `Step.facts`."""
 
 
 class Lanes:
@@ -79,6 +82,7 @@ def evaluate(
     envs = env.take(wanted) if isinstance(env, Lanes) else [env]
     results = np.zeros((3, episodes))
     observations = np.zeros((len(envs), envs[0].spec.observation_size), np.float32)
+    facts: list[Mapping[str, float]] = [{}] * episodes
     waiting = iter(range(episodes))
     playing: dict[int, int] = {}
 
@@ -99,8 +103,14 @@ def evaluate(
             observations[lane] = step.observation
             results[:, episode] += (step.reward, step.cost, 1.0)
             if step.terminated or step.truncated:
+                facts[episode] = step.facts or {}
                 begin(lane)
-    return Evaluation(results[0], results[1], results[2].astype(np.int64))
+    return Evaluation(results[0], results[1], results[2].astype(np.int64), stack_facts(facts))
+
+
+def stack_facts(facts: Sequence[Mapping[str, float]]) -> dict[str, np.ndarray]:
+    """One array per figure from one mapping per episode, all with the same names."""
+    return {name: np.array([episode[name] for episode in facts]) for name in facts[0]}
 
 
 def row_by_row(predict: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -139,9 +149,12 @@ def summarise(evaluation: Evaluation, cost_limit: float, tail_fraction: float) -
         "length_mean": float(evaluation.lengths.mean()),
         "cost_limit": cost_limit,
         "tail_fraction": tail_fraction,
+        **{f"{name}_mean": float(values.mean()) for name, values in evaluation.facts.items()},
     }
 
 
 def as_record(evaluation: Evaluation) -> dict[str, list[float]]:
     """The raw episodes as JSON takes them."""
-    return {name: values.tolist() for name, values in evaluation._asdict().items()}
+    arrays = evaluation._asdict()
+    arrays |= arrays.pop("facts")
+    return {name: values.tolist() for name, values in arrays.items()}

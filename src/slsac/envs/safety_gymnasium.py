@@ -36,7 +36,7 @@ PLAIN_SKY = (
     'width="32" height="192"/>'
 )
 
-Family = Literal["velocity", "navigation", "other"]
+Family = Literal["velocity", "navigation", "driving", "other"]
 
 
 class Task(NamedTuple):

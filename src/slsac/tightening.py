@@ -52,6 +52,8 @@ class Tightening:
 
     def step(self, observation: np.ndarray, action: np.ndarray, cost: float) -> None:
         """Takes note of one step of the present episode."""
+        if not self.on:
+            return
         if self._first is None:
             self._first = (observation, action)
             self._cost, self._weight = 0.0, 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +12,7 @@ from slsac import calibration
 from slsac.calibration import Points, Trajectory
 from slsac.config import CostCriticConfig
 from slsac.envs.probe import Chain, Counts
+from slsac.networks import MLP
 from slsac.presets import preset
 
 CONFIG = preset("sl-sac", "ProbeHeavyTail-v0").cost_critic
@@ -106,7 +108,10 @@ def test_dependent_points_widen_the_interval() -> None:
 def test_a_scalar_critic_has_a_bias_only() -> None:
     points = uniform_points(1.0)
     # It says 2 everywhere; the mean is (1 + 1/2) / 2.
-    critic = jax.tree_util.Partial(lambda x: jnp.full((len(x), 1), 2.0))
+    critic = MLP((2, 1), key=jax.random.PRNGKey(0))
+    critic = eqx.tree_at(
+        lambda net: (net.weights, net.biases), critic, ([jnp.zeros((2, 1))], [jnp.full(1, 2.0)])
+    )
     found = calibration.calibrate_mean(points, critic, CONFIG, 0.95, np.random.default_rng(0))
     assert found["bias"] == pytest.approx(1.25, abs=0.05)
     assert found["bias_interval"][0] < 1.25 < found["bias_interval"][1]

@@ -244,14 +244,16 @@ def policy_digest(run: Path) -> str:
 def calibrate_run(
     run: Path, *, confidence: float, seed: int, env: Any, tick: Tick
 ) -> dict[str, Any]:
-    """The calibration of a run's critic, or of an earlier one if it is of the same policy."""
+    """The calibration of a run's critic, or the last certificate's if it is of the same policy."""
     config, spec, _ = rundir.read_config(run)
+    if getattr(config.cost_critic, "kind", None) is None:
+        return {"reason": f"the cost critic of {config.algo} values states, not actions"}
     digest = policy_digest(run)
     found = rundir.load_cost_critic(run)
     if found is None:
-        earlier = run / "calibration.json"
+        earlier = run / "certificate.json"
         if earlier.exists():
-            recorded: dict[str, Any] = json.loads(earlier.read_text())
+            recorded: dict[str, Any] = json.loads(earlier.read_text())["calibration"]
             if recorded.get("policy_sha256") == digest:
                 return recorded
         return {"reason": "the critic is not there: the folder holds no checkpoint of this policy"}
@@ -281,8 +283,8 @@ def calibrate_run(
 def write(certificate: dict[str, Any], played: Evaluation, run: Path, out: Path | None) -> Path:
     """Writes certificate.json, .html and -episodes.json; with no ``out``, into the run's folder.
 
-    Returns the page's path. The calibration goes to the run's calibration.json as well, where
-    reports look for it.
+    Returns the page's path. A quantile critic's calibration goes to the run's calibration.json as
+    well, where reports look for it.
     """
     base = (run / "certificate" if out is None else out).with_suffix("")
     base.parent.mkdir(parents=True, exist_ok=True)
@@ -293,7 +295,7 @@ def write(certificate: dict[str, Any], played: Evaluation, run: Path, out: Path 
 
     put(base.with_suffix(".json"), json.dumps(certificate, indent=1))
     put(base.with_name(base.name + "-episodes.json"), json.dumps(as_record(played)))
-    if out is None and "kind" in certificate["calibration"]:
+    if out is None and "delta" in certificate["calibration"]:
         put(run / "calibration.json", json.dumps(certificate["calibration"], indent=1))
     return put(base.with_suffix(".html"), page(certificate, played.costs))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from slsac.risk import empirical_cvar
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a few updates on twenty-step episodes that cost up to 20."""
     config = small_config(
         "ProbeCounts-v0",
@@ -36,7 +35,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     trainer.advance(config.steps)
     trainer.finish()
     trainer.close()
-    yield run
+    return run
 
 
 def certify(run: Path, *flags: str) -> dict[str, Any]:
@@ -122,8 +121,9 @@ def test_without_a_checkpoint_an_earlier_calibration_of_the_policy_counts(
     recorded = tmp_path / "recorded"
     shutil.copytree(trained, recorded, ignore=shutil.ignore_patterns("checkpoints", "replay"))
     assert certify(recorded)["calibration"] == expected
-    other = json.loads((recorded / "calibration.json").read_text())
-    (recorded / "calibration.json").write_text(json.dumps(other | {"policy_sha256": "another"}))
+    earlier = json.loads((recorded / "certificate.json").read_text())
+    earlier["calibration"]["policy_sha256"] = "another"
+    (recorded / "certificate.json").write_text(json.dumps(earlier))
     assert "the critic is not there" in certify(recorded)["calibration"]["reason"]
 
 

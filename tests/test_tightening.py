@@ -1,16 +1,14 @@
-"""The tightened limit: by hand, in training, and across a resume."""
+"""The tightened limit, by hand and in training; tests/test_resume.py has it resumed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import small_config
-from test_resume import quick_config, stopped, undisturbed
 
 from slsac.envs.probe import Choice, HeavyTail
 from slsac.errors import InvalidInput
@@ -90,22 +88,6 @@ def test_it_needs_a_quantile_critic() -> None:
         small_config("ProbeChoice-v0", "sac-lag", multiplier__tighten=True)
 
 
-def test_resume_is_exact_with_it(tmp_path: Path) -> None:
-    # At a discount of .6, ten steps leave .6^10 = .006 of the weight: cut-off episodes count.
-    config = quick_config(
-        steps=200,
-        reward_critic__pairs=1,
-        multiplier__tighten=True,
-        multiplier__tightening_window=5,
-        cost_critic__discount=0.6,
-    )
-    expected = undisturbed(tmp_path / "a", config)
-    lines = read_lines(tmp_path / "a" / "progress.jsonl")
-    assert lines[-1]["quantile_error"] > 0.0
-    assert 0.5 <= lines[-1]["signal_limit"] < 1.0
-    assert stopped(tmp_path / "b", config, 137) == expected
-
-
 def test_a_heavy_tail_is_violated_less_often(start: Start) -> None:
     found = {}
     for tighten in (False, True):
@@ -118,13 +100,15 @@ def test_a_heavy_tail_is_violated_less_often(start: Start) -> None:
             multiplier__window=50,
             reward_critic__pairs=1,
         )
-        trainer.advance(2_500)
-        last = read_lines(trainer.run / "episodes.jsonl")[-1_000:]
+        trainer.advance(2_000)
+        last = read_lines(trainer.run / "episodes.jsonl")[-700:]
         efforts = np.array([line["return"] for line in last])
         # Averaged over states and chance, not the luck of these episodes.
         states = np.linspace(0.0, 1.0, 21)[:, None]
         scales = HeavyTail.scale(states, efforts)
         found[tighten] = float(np.mean((1.0 + 0.25 * 8.5 / scales) ** -4.0)), efforts.mean()
+        epoch = read_lines(trainer.run / "progress.jsonl")[-1]
+        assert (epoch["signal_limit"] < 8.5) == ("quantile_error" in epoch) == tighten
     assert found[True][0] < 0.93 * found[False][0]
     # The price: less effort, hence less return.
     assert found[True][1] < found[False][1]

@@ -141,15 +141,14 @@ def verdict(statements: dict[str, Any], protocol: dict[str, Any], limit: float) 
             f"CVaR at {eps:g} is at most {bound:.3g}.",
         }
     unproven = (
-        "no bound on CVaR can be given without the largest cost of a step"
+        "no bound on it can be given without the largest cost of a step"
         if bound is None
-        else f"that no more than {limit:g} is possible is not proven: without an assumption on "
-        f"the tail the bound is {bound:.3g}"
+        else f"what such a sample could have missed bounds it by {bound:.3g} only"
     )
     return {
         "outcome": "not shown",
-        "sentence": f"The tail limit is kept in the sample: {probability}; {measured}, but "
-        f"{unproven}.",
+        "sentence": f"The tail limit is kept in the sample but not proven: {probability}; "
+        f"{measured}, and {unproven}.",
     }
 
 
@@ -313,9 +312,10 @@ def text(certificate: dict[str, Any]) -> str:
         f"episodes     {protocol['episodes']} fresh ones, seed {protocol['seed']}",
         f"return       {sample['return_mean']:.1f} +- {sample['return_se']:.1f}",
         f"cost         {sample['cost_mean']:.2f} +- {sample['cost_se']:.2f}, largest "
-        f"{sample['cost_max']:g}; limit {run['cost_limit']:g}",
-        f"over limit   {violation['episodes']} episodes; with {sure} confidence at most "
-        f"{percent(violation['upper_bound'])} of all",
+        f"{sample['cost_max']:.4g}; limit {run['cost_limit']:g}",
+        f"over limit   {violation['episodes']} episodes; of all episodes at least "
+        f"{percent(violation['lower_bound'])} and at most {percent(violation['upper_bound'])}, "
+        f"each with {sure} confidence",
         "",
         f"CVaR of cost      estimate   {sure} interval        {sure} upper bound   episodes",
     ]

@@ -76,12 +76,14 @@ def _sample(certificate: dict[str, Any], sure: str) -> str:
             (
                 "Cost of an episode",
                 f"{sample['cost_mean']:.2f} ± {sample['cost_se']:.2f}, largest "
-                f"{sample['cost_max']:g}; the limit is {limit:g}",
+                f"{sample['cost_max']:.4g}; the limit is {limit:g}",
             ),
             (
                 "Episodes over the limit",
-                f"{violation['episodes']} of {n}; with {sure} confidence at most "
-                f"<strong>{100 * violation['upper_bound']:.3g} %</strong> of all episodes",
+                f"{violation['episodes']} of {n}; of all episodes at least "
+                f"{100 * violation['lower_bound']:.3g} % and at most "
+                f"<strong>{100 * violation['upper_bound']:.3g} %</strong>, each with {sure} "
+                "confidence",
             ),
         ]
     )
@@ -208,7 +210,7 @@ def _histogram(costs: np.ndarray, limit: float) -> str:
 
     bars = "".join(
         f'<rect x="{x(low):.1f}" y="{y(count):.1f}" width="{x(high) - x(low) - 1:.1f}" '
-        f'height="{y(0) - y(count):.1f}" fill="var(--bar)"/>'
+        f'height="{y(0) - y(count):.1f}" fill="var(--{"limit" if low >= limit else "bar"})"/>'
         for count, low, high in zip(counts, edges, edges[1:], strict=False)
         if count
     )

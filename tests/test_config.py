@@ -62,6 +62,8 @@ def test_papers_shared_numbers() -> None:
         "cost_critic.optimiser.kind": "adamw",
         "multiplier.rule": "ascent",
         "multiplier.window": 10,
+        "cost_critic.risk_measure": "cvar",
+        "multiplier.tighten": False,
     }
     assert {name: at(sl_sac(), name) for name in expected} == expected
 
@@ -244,6 +246,16 @@ def test_fields_that_constrain_each_other_are_checked_together() -> None:
         ("multiplier.maximum", 0, "multiplier.maximum is 0.0; it must be above 0"),
         ("multiplier.smoothing", 1, "multiplier.smoothing is 1.0; it must be in [0, 1)"),
         ("multiplier.damping", -1, "multiplier.damping is -1.0; it must be at least 0"),
+        (
+            "multiplier.largest_tightening",
+            1,
+            "multiplier.largest_tightening is 1.0; it must be in [0, 1)",
+        ),
+        (
+            "multiplier.tightening_window",
+            1,
+            "multiplier.tightening_window is 1; it must be at least 2",
+        ),
         (
             "multiplier.derivative_delay",
             0,

@@ -218,6 +218,25 @@ def test_charge_is_the_mean_of_the_quantiles_in_the_upper_tail(
     np.testing.assert_allclose(charge, np.full(6, expected), atol=0.02)
 
 
+@pytest.mark.parametrize(
+    ("measure", "expected"),
+    [
+        ("mean", 1.0),
+        # 1 + log I0(1), the Bessel function, since the quantiles are 1 - cos(pi tau).
+        ("entropic", 1.0 + math.log(1.2660659)),
+        ("mean-deviation", 1.0 + math.sqrt(0.5)),
+        ("worst-quantile", 2.0),
+    ],
+)
+def test_charge_is_the_configured_measure(measure: str, expected: float) -> None:
+    config = replace(COST, quantiles=32, risk_measure=measure, risk_aversion=1.0)
+    batch = make_batch()
+    charge = jax.jit(cost_critic.build(config, SPEC, 0.5).charge)(
+        cosine_quantiles(), batch.observation, batch.action, KEY
+    )
+    np.testing.assert_allclose(charge, np.full(6, expected), atol=0.02)
+
+
 @pytest.mark.parametrize(("floor", "charged"), [(0.0, 0.0), (-2.0, -2.0), (None, -5.0)])
 def test_charge_is_kept_above_the_floor(floor: float | None, charged: float) -> None:
     batch = make_batch()

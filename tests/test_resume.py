@@ -74,7 +74,16 @@ def stopped(run: Path, config: Config, *stops: int) -> dict[str, bytes]:
     [
         pytest.param({}, id="plain"),
         pytest.param({"replay_capacity": 70}, id="ring-wraps"),
-        pytest.param({"multiplier__rule": "adam"}, id="adam-multiplier"),
+        pytest.param(
+            # At a discount of .6 ten steps leave .006 of the weight: cut-off episodes count.
+            {
+                "multiplier__rule": "adam",
+                "multiplier__tighten": True,
+                "multiplier__tightening_window": 5,
+                "cost_critic__discount": 0.6,
+            },
+            id="adam-multiplier-tightened",
+        ),
         pytest.param(
             {"policy__automatic_temperature": True, "policy__temperature": 0.1}, id="temperature"
         ),

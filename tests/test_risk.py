@@ -80,18 +80,6 @@ def test_cvar_is_at_least_the_mean_and_grows_as_the_tail_shrinks(
     assert risk.empirical_cvar(costs, narrow) >= risk.empirical_cvar(costs, wide) - 1e-9
 
 
-@laws
-@given(st.lists(st.integers(0, 1000), min_size=2, max_size=30), st.data())
-def test_excess_of_cvar_over_the_mean_is_the_share_of_the_body_times_the_gap(
-    costs: list[int], data: st.DataObject
-) -> None:
-    n = len(costs)
-    k = data.draw(st.integers(1, n - 1))
-    cvar = risk.empirical_cvar(costs, k / n)
-    body = np.mean(sorted(costs)[: n - k])
-    assert cvar - np.mean(costs) == pytest.approx((1 - k / n) * (cvar - body), abs=1e-9)
-
-
 def test_tail_fractions_map_the_unit_interval_onto_the_upper_tail() -> None:
     mapped = risk.tail_fractions(jnp.array([0.0, 0.5, 1.0]), 0.2)
     np.testing.assert_allclose(mapped, [0.8, 0.9, 1.0], atol=1e-7)

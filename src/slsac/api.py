@@ -168,8 +168,8 @@ class Agent:
         if self._evaluation_env is None:
             source = duplicate_env(self._env_source)
             self._evaluation_env = Lanes(lambda: make_env(source))
-        self._sample_key = jax.random.PRNGKey(self.config.seed)
         seed = self.config.seed if seed is None else seed
+        self._sample_key = jax.random.PRNGKey(seed)
         if deterministic:
             return evaluate(
                 self._evaluation_env,

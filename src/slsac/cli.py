@@ -34,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise InvalidInput(f"argument {rest[0]!r} is unknown; see `slsac {options.command} -h`")
         if options.command == "train":
             options.overrides = parse_overrides(rest)
-        if options.command in ("train", "resume", "evaluate", "bench"):
+        if options.command in ("train", "resume", "evaluate", "bench", "certify"):
             from slsac.compilation import use_cache
 
             use_cache()
@@ -249,6 +249,26 @@ def setup(options: argparse.Namespace) -> int:
     from slsac.envs.metadrive_assets import prepare
 
     prepare(print)
+
+
+def certify(options: argparse.Namespace) -> int:
+    from slsac import certificate
+    from slsac.display import counter
+
+    run = Path(options.run)
+    with counter() as tick:
+        made, played = certificate.certify(
+            run,
+            options.episodes,
+            deterministic=not options.stochastic,
+            confidence=options.confidence,
+            seed=options.seed,
+            max_step_cost=options.max_step_cost,
+            tick=tick,
+        )
+    page = certificate.write(made, played, run, Path(options.out) if options.out else None)
+    print(certificate.text(made))
+    print(f"\nwritten to {page}, and beside it the same as JSON and the raw episodes")
     return 0
 
 
@@ -380,6 +400,15 @@ def _parser() -> Parser:
 
     made = command("setup", setup, "fetch what an optional part needs besides its packages")
     made.add_argument("part", choices=["metadrive"])
+
+    made = command("certify", certify, "state a trained policy's tail risk, and how surely")
+    made.add_argument("run")
+    made.add_argument("--episodes", type=int, default=200)
+    made.add_argument("--stochastic", action="store_true", help="sample actions")
+    made.add_argument("--confidence", type=float, default=0.95, help="of each bound")
+    made.add_argument("--seed", type=int, help="of the episodes (the run's own)")
+    made.add_argument("--max-step-cost", type=float, help="largest cost of a step, if not known")
+    made.add_argument("--out", help="file to write (certificate.html in RUN)")
 
     command("algos", algos, "list the algorithms")
     command("envs", envs, "list the tasks")

@@ -136,7 +136,11 @@ class RewardCriticConfig:
 @dataclass(frozen=True)
 class CostCriticConfig:
     kind: Literal["quantile", "scalar"]
-    """Quantile: the whole distribution, and CVaR is charged. Scalar: its mean, which is charged."""
+    """Quantile: the whole distribution, and a risk of it is charged. Scalar: its mean, which is."""
+    risk_measure: Literal["cvar", "mean", "entropic", "mean-deviation", "worst-quantile"]
+    """What the policy is charged of a quantile critic's distribution; risk.py has the formulas."""
+    risk_aversion: float
+    """Of entropic: its theta, in 1 / cost. Of mean-deviation: how many standard deviations."""
     target_action: Literal["shared", "online-mean"]
     """Next action of the target: the reward critics', or the online policy's mean (OmniSafe)."""
     cost_scaling: Literal["none", "deviation", "standardised"]
@@ -163,6 +167,10 @@ class CostCriticConfig:
     optimiser: OptimiserConfig
 
     def __post_init__(self) -> None:
+        _require(
+            self.risk_aversion >= 0 and (self.risk_measure != "entropic" or self.risk_aversion > 0),
+            "risk_aversion", self.risk_aversion, "at least 0, and above 0 for the entropic measure",
+        )  # fmt: skip
         _require(self.quantiles >= 1, "quantiles", self.quantiles, "at least 1")
         _require(self.embedding >= 1, "embedding", self.embedding, "at least 1")
         _require(self.huber_threshold > 0, "huber_threshold", self.huber_threshold, "above 0")
@@ -205,6 +213,12 @@ class MultiplierConfig:
     """Of the pid rule: updates over which a rise is measured."""
     damping: float
     """Of the softplus rule: weight of the present violation added to the multiplier."""
+    tighten: bool
+    """Lowers the enforced limit by what the cost critic's measured error allows CVaR to be off."""
+    tightening_window: int
+    """How many of the most recent episodes that error is measured on."""
+    largest_tightening: float
+    """Share of the limit that may be taken away at most."""
 
     def __post_init__(self) -> None:
         _require(self.learning_rate >= 0, "learning_rate", self.learning_rate, "at least 0")
@@ -216,6 +230,13 @@ class MultiplierConfig:
         _require(
             self.derivative_delay >= 1, "derivative_delay", self.derivative_delay, "at least 1"
         )
+        _require(
+            self.tightening_window >= 2, "tightening_window", self.tightening_window, "at least 2"
+        )
+        _require(
+            0 <= self.largest_tightening < 1,
+            "largest_tightening", self.largest_tightening, "in [0, 1)",
+        )  # fmt: skip
         for name in ("proportional_gain", "integral_gain", "derivative_gain", "damping"):
             _require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
         _require(
@@ -340,6 +361,12 @@ class Config:
             self.cost_critic.cost_scaling == "none" or self.multiplier.signal != "critic",
             "cost_critic.cost_scaling", self.cost_critic.cost_scaling,
             "none where multiplier.signal is critic",
+        )  # fmt: skip
+        _require(
+            not self.multiplier.tighten
+            or (self.cost_critic.kind == "quantile" and self.cost_critic.cost_scaling == "none"),
+            "multiplier.tighten", self.multiplier.tighten,
+            "false unless cost_critic.kind is quantile and cost_critic.cost_scaling none",
         )  # fmt: skip
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 
 class Display(Protocol):
@@ -128,6 +129,28 @@ class Labelled:
 
     def note(self, text: str) -> None:
         self._terminal.note(text + self._label)
+
+
+@contextmanager
+def counter() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar on standard error for each thing that is counted; nothing where it is no terminal."""
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description} {task.completed:.0f} of {task.total:.0f}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def tick(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = bar.add_task(what, total=total)
+            bar.update(tasks[what], completed=done)
+
+        yield tick
 
 
 def number(value: float | None, digits: int) -> str:

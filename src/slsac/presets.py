@@ -81,6 +81,8 @@ SL_SAC = Config(
     ),
     cost_critic=CostCriticConfig(
         kind="quantile",
+        risk_measure="cvar",
+        risk_aversion=1.0,
         target_action="shared",
         cost_scaling="none",
         merge="late",
@@ -107,6 +109,9 @@ SL_SAC = Config(
         smoothing=0.95,
         derivative_delay=10,
         damping=10.0,
+        tighten=False,
+        tightening_window=50,
+        largest_tightening=0.5,
     ),
     metadrive=None,
 )

@@ -7,33 +7,31 @@ and CVaR at 1 is the plain mean.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
+from slsac import pareto
 from slsac.errors import InvalidInput
+from slsac.tail import (
+    SignalDecomposition,
+    TailFit,
+    empirical_cvar,
+    fit_tail,
+    require_fraction,
+    signal_decomposition,
+    tail_count,
+)
 
-
-def _require_fraction(tail_fraction: float) -> None:
-    if not 0.0 < tail_fraction <= 1.0:
-        raise InvalidInput(f"tail_fraction is {tail_fraction}; it must be in (0, 1]")
-
-
-def tail_count(samples: int, tail_fraction: float) -> int:
-    """How many of ``samples`` outcomes make up the tail: k = ceil(eps * n)."""
-    _require_fraction(tail_fraction)
-    # 0.55 * 100 is 55.00000000000001 in floating point; the slack keeps k at 55.
-    return max(1, math.ceil(tail_fraction * samples - 1e-9))
-
-
-def empirical_cvar(episode_costs: Sequence[float] | np.ndarray, tail_fraction: float) -> float:
-    """Mean of the worst ``tail_fraction`` of episodes; 1.0 gives the plain mean."""
-    costs = np.sort(np.asarray(episode_costs, dtype=np.float64))
-    if costs.size == 0:
-        raise InvalidInput("episode_costs is empty; CVaR needs at least one episode")
-    return float(costs[-tail_count(costs.size, tail_fraction) :].mean())
+__all__ = [
+    "RiskMeasure", "SignalDecomposition", "TailFit", "cvar_error_bound", "discounted_cost_limit",
+    "empirical_cvar", "entropic_risk", "expected_cost_bound", "fit_tail", "huber",
+    "mean_deviation", "mean_of_quantiles", "quantile_huber", "risk_measure",
+    "signal_decomposition", "tail_count", "tail_fractions", "tightened_limit", "violation_bound",
+    "worst_quantile",
+]  # fmt: skip
 
 
 def tail_fractions(fractions: jax.Array, tail_fraction: float) -> jax.Array:
@@ -75,7 +73,7 @@ def discounted_cost_limit(cost_limit: float, discount: float, horizon: int) -> f
 
 def cvar_error_bound(quantile_error: float, tail_fraction: float) -> float:
     """Largest CVaR error that a root-mean-square quantile error (delta) allows."""
-    _require_fraction(tail_fraction)
+    require_fraction(tail_fraction)
     return quantile_error / math.sqrt(tail_fraction)
 
 
@@ -91,14 +89,75 @@ def tightened_limit(cost_limit: float, quantile_error: float, tail_fraction: flo
     return tightened
 
 
+def expected_cost_bound(cost_limit: float, quantile_error: float, tail_fraction: float) -> float:
+    """Largest CVaR that a limit on the *mean* cost allows, costs being at least 0.
+
+    What one is left with without a distributional critic: everything but the tail may be 0.
+    """
+    require_fraction(tail_fraction)
+    return (cost_limit + quantile_error) / tail_fraction
+
+
 def violation_bound(tail_shape: float, tail_fraction: float) -> float:
     """Bound on Pr(cost > limit) when CVaR is at the limit and the tail is generalised Pareto.
 
     eps * gamma(nu), with gamma(0) = 1/e and gamma(nu) = (1 - nu)^(1/nu).
     """
-    _require_fraction(tail_fraction)
+    require_fraction(tail_fraction)
     if not 0.0 <= tail_shape < 1.0:
         raise InvalidInput(f"tail_shape is {tail_shape}; it must be in [0, 1)")
-    if tail_shape == 0.0:
-        return tail_fraction / math.e
-    return tail_fraction * (1.0 - tail_shape) ** (1.0 / tail_shape)
+    return tail_fraction * pareto.share_above_mean(tail_shape)
+
+
+class RiskMeasure(NamedTuple):
+    """A number made of the quantiles Z(tau) of a cost: at which fractions, and how combined."""
+
+    place: Callable[[jax.Array], jax.Array]
+    """Fractions drawn on [0, 1] -> fractions at which Z is asked."""
+    combine: Callable[[jax.Array], jax.Array]
+    """Z at those fractions, ``[..., quantile]`` -> the measure, ``[...]``."""
+
+
+def risk_measure(name: str, tail_fraction: float, risk_aversion: float) -> RiskMeasure:
+    """The measure that a cost critic charges, by its name in the configuration."""
+
+    def everywhere(fractions: jax.Array) -> jax.Array:
+        return fractions
+
+    def in_tail(fractions: jax.Array) -> jax.Array:
+        return tail_fractions(fractions, tail_fraction)
+
+    measures = {
+        "cvar": RiskMeasure(in_tail, mean_of_quantiles),
+        "mean": RiskMeasure(everywhere, mean_of_quantiles),
+        "entropic": RiskMeasure(everywhere, lambda z: entropic_risk(z, risk_aversion)),
+        "mean-deviation": RiskMeasure(everywhere, lambda z: mean_deviation(z, risk_aversion)),
+        "worst-quantile": RiskMeasure(everywhere, worst_quantile),
+    }
+    return measures[name]
+
+
+def mean_of_quantiles(quantiles: jax.Array) -> jax.Array:
+    """Expected cost; of quantiles in the tail alone, CVaR."""
+    return jnp.mean(quantiles, axis=-1)
+
+
+def entropic_risk(quantiles: jax.Array, risk_aversion: float) -> jax.Array:
+    """log E[exp(theta Z)] / theta, theta in 1 / cost; the mean as theta -> 0, the worst at inf."""
+    count = quantiles.shape[-1]
+    scaled = jax.scipy.special.logsumexp(risk_aversion * quantiles, axis=-1)
+    return (scaled - math.log(count)) / risk_aversion
+
+
+def mean_deviation(quantiles: jax.Array, risk_aversion: float) -> jax.Array:
+    """E[Z] + k sd(Z)."""
+    centred = quantiles - jnp.mean(quantiles, axis=-1, keepdims=True)
+    # The root's slope is infinite at 0, which a certain cost would hand on as nan.
+    variance = jnp.mean(centred**2, axis=-1)
+    deviation = jnp.sqrt(jnp.maximum(variance, 1e-12))
+    return jnp.mean(quantiles, axis=-1) + risk_aversion * deviation
+
+
+def worst_quantile(quantiles: jax.Array) -> jax.Array:
+    """The largest quantile: of N stratified fractions, that of the last one, above 1 - 1/N."""
+    return jnp.max(quantiles, axis=-1)

@@ -180,6 +180,30 @@ def load_policy(run: Path) -> tuple[off_policy.OffPolicyAgent, Any]:
     return agent, checkpoint.load_tensors(run / "policy.safetensors", like)
 
 
+def load_cost_critic(run: Path) -> tuple[off_policy.OffPolicyAgent, Any, Any] | None:
+    """The agent's functions, its newest policy and the cost critic of the same checkpoint.
+
+    None where no checkpoint holds that policy, as in a recorded run, which keeps none.
+    """
+    agent, policy = load_policy(run)
+    config, spec, _ = read_config(run)
+    whole = jax.eval_shape(off_policy.build(config, spec).init, jax.random.PRNGKey(0))
+    others = [name for name in whole._fields if name not in ("policy", "cost_critic")]
+    like = whole._replace(**dict.fromkeys(others))
+    wanted = checkpoint.tensors_of(policy)
+    folder = run / "checkpoints"
+    for name in (checkpoint.FINAL, *reversed(checkpoint.step_names(folder))):
+        try:
+            found = checkpoint.load(folder / name)
+        except checkpoint.Damaged:
+            continue
+        state = checkpoint.tree_from(found.tensors, like, found.path)
+        held = checkpoint.tensors_of(state.policy)
+        if all(np.array_equal(held[part], wanted[part]) for part in wanted):
+            return agent, state.policy, state.cost_critic
+    return None
+
+
 def _evaluation_env(source: Any) -> Callable[[], Lanes]:
     # An object is copied now: that it cannot be must not come out hours later.
     second = duplicate_env(source)

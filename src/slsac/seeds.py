@@ -12,6 +12,7 @@ class Branch(IntEnum):
     REPLAY = 1
     EVALUATION = 2
     WARMUP = 3
+    CERTIFICATE = 4
 
 
 def generator(seed: int, branch: Branch) -> np.random.Generator:

@@ -29,6 +29,7 @@ from slsac.replay import Replay
 from slsac.risk import discounted_cost_limit, empirical_cvar
 from slsac.runlog import RunLog
 from slsac.seeds import Branch, episode_seed, generator
+from slsac.tightening import Tightening
 from slsac.types import Batch, SafeEnv
 
 
@@ -76,6 +77,7 @@ class Trainer:
         self.shared_state: Callable[[], off_policy.AgentState] | None = None
         """Where the state is while a cohort learns for this run and others at once."""
         self.multiplier_state = self.multiplier.init()
+        self.tightening = Tightening(config, self.spec)
         self.window: list[float] = []
         self._critic_signal: float | None = None
         self.step = self.episode = self.updates = self._checkpoint_step = 0
@@ -150,6 +152,7 @@ class Trainer:
             self._fail(f"the environment failed at step {self.step}: {error}")
         self._check_step(result.observation, result.reward, result.cost)
         self.replay.add(action, result.reward, result.cost, result.terminated, result.observation)
+        self.tightening.step(self.observation(), action, result.cost)
         self._observation = result.observation
         self._episode_return += result.reward
         self._episode_cost += result.cost
@@ -158,6 +161,8 @@ class Trainer:
         self.step += 1
         episode_over = result.terminated or result.truncated
         if episode_over:
+            if self.tightening.on:
+                self.tightening.end_episode(self.state.cost_critic, terminated=result.terminated)
             self._end_episode()
         return episode_over
 
@@ -191,7 +196,11 @@ class Trainer:
         if self.step > self.config.multiplier_warmup_steps:
             signal = self.cost_signal
             if signal is not None:
-                self.multiplier_state = self.multiplier.update(self.multiplier_state, signal)
+                # A limit lower by a margin is a signal higher by it.
+                margin = self.tightening.share * self.multiplier.limit
+                self.multiplier_state = self.multiplier.update(
+                    self.multiplier_state, signal + margin
+                )
 
     def close_step(self, episode_over: bool) -> None:
         """Logs, evaluates and saves where the step that was taken makes it due."""
@@ -243,8 +252,9 @@ class Trainer:
             if self.window
             else None,
             "signal": self.cost_signal,
-            "signal_limit": self.multiplier.limit,
+            "signal_limit": self.multiplier.limit * (1.0 - self.tightening.share),
             "multiplier": self.multiplier_state.value,
+            **self.tightening.metrics(),
             **self.epoch.means(),
         }
         self.log.write("progress", record)
@@ -302,6 +312,7 @@ class Trainer:
             "window": self.window,
             "critic_signal": self._critic_signal,
             "multiplier": self.multiplier_state,
+            "tightening": self.tightening.rows,
             "epoch": self.epoch.facts(),
             "replay": self.replay.cursor(),
             "warmup_rng": self._warmup_rng.bit_generator.state,
@@ -330,6 +341,7 @@ class Trainer:
         self._critic_signal = facts["critic_signal"]
         value, memory = facts["multiplier"]
         self.multiplier_state = multipliers.MultiplierState(value, tuple(memory))
+        self.tightening.restore(facts.get("tightening", []))
         self.epoch = Epoch(facts["epoch"])
         self.replay.restore(facts["replay"])
         self._warmup_rng.bit_generator.state = facts["warmup_rng"]

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from slsac.config import CostCriticConfig
 from slsac.networks import MLP, cosine_features
-from slsac.risk import quantile_huber, tail_fractions
+from slsac.risk import quantile_huber, risk_measure
 from slsac.types import Batch, EnvSpec
 
 Params = Any
@@ -70,7 +70,8 @@ def above_floor(values: jax.Array, floor: float | None) -> jax.Array:
 
 
 def quantile(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> CostCritic:
-    """IQN trained with the quantile Huber loss; the policy is charged CVaR."""
+    """IQN trained with the quantile Huber loss; the policy is charged a risk measure of it."""
+    measure = risk_measure(config.risk_measure, tail_fraction, config.risk_aversion)
 
     def init(key: jax.Array) -> QuantileNetwork:
         return QuantileNetwork(spec.observation_size + spec.action_size, config, key=key)
@@ -101,8 +102,8 @@ def quantile(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> C
         params: QuantileNetwork, observation: jax.Array, action: jax.Array, key: jax.Array
     ) -> jax.Array:
         fractions = draw_fractions(config, key, observation.shape[0])
-        tail = params(observation, action, tail_fractions(fractions, tail_fraction))
-        return above_floor(jnp.mean(tail, axis=-1), config.cost_floor)
+        quantiles = params(observation, action, measure.place(fractions))
+        return above_floor(measure.combine(quantiles), config.cost_floor)
 
     return CostCritic(init, loss, charge)
 

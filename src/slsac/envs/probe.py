@@ -6,6 +6,7 @@ them an action ``a`` in [-1, 1] stands for the effort ``x = (a + 1) / 2`` in [0,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -144,6 +145,27 @@ class HeavyTail(Probe):
         return threshold + (cls.scale(state, effort) + cls.SHAPE * threshold) / (1.0 - cls.SHAPE)
 
 
+class Counts(Probe):
+    """Twenty steps, each with reward x and, with probability x / 2, cost 1; then the task ends.
+
+    Like a velocity task's, an episode's cost is a whole number and at most the horizon; it is
+    binomial(20, x / 2) under a constant effort, so its CVaR and the chance of exceeding a limit
+    are sums of a few terms.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(1, 20, ends=True)
+
+    def outcome(self, effort: float) -> tuple[float, float]:
+        return effort, float(self._rng.uniform() < effort / 2.0)
+
+    @staticmethod
+    def probabilities(effort: float) -> np.ndarray:
+        """Of an episode's cost being 0, 1, .. 20."""
+        p = effort / 2.0
+        return np.array([math.comb(20, k) * p**k * (1.0 - p) ** (20 - k) for k in range(21)])
+
+
 class Once(Probe):
     """One step with reward 1 and cost 1.
 
@@ -168,6 +190,7 @@ PROBES: dict[str, ProbeEntry] = {
     "ProbeChain-v0": ProbeEntry(Chain, "three states whose discounted return and cost are known"),
     "ProbeChoice-v0": ProbeEntry(Choice, "the constraint binds and the best safe policy is known"),
     "ProbeHeavyTail-v0": ProbeEntry(HeavyTail, "a cost with a Pareto tail, CVaR in closed form"),
+    "ProbeCounts-v0": ProbeEntry(Counts, "twenty steps that may cost 1 each, a binomial cost"),
     "ProbeTerminated-v0": ProbeEntry(lambda: Once(ends=True), "the task ends: Q = 1"),
     "ProbeTruncated-v0": ProbeEntry(
         lambda: Once(ends=False), "only the clock runs out: Q = 1 / (1 - discount)"

@@ -26,7 +26,7 @@ from slsac.experiments.curves import (
     training_band,
     window_steps,
 )
-from slsac.experiments.runs import Group, Run, flat
+from slsac.experiments.runs import Group, Run
 from slsac.experiments.table import (
     Cell,
     Section,
@@ -38,6 +38,7 @@ from slsac.experiments.table import (
     summarise_runs,
     task_label,
 )
+from slsac.overrides import dotted, to_dict
 
 CALIBRATION = "calibration.json"
 """What `slsac certify` leaves in a run's folder: the cost critic's reliability curve."""
@@ -213,7 +214,9 @@ def config_differences(groups: Sequence[Group]) -> Section:
     for group in groups:
         # The task and what a preset changes with it are said by the column's name.
         label = " ".join(filter(None, (group.algo, mark.get(group.settings, ""))))
-        values = {name: value for name, value in flat(group.config).items() if name != "seed"}
+        values = {
+            name: value for name, value in dotted(to_dict(group.config)).items() if name != "seed"
+        }
         known = columns.setdefault(label, dict(values))
         for name, value in values.items():
             if known.get(name) != value:

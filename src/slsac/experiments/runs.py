@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ from slsac import rundir
 from slsac.config import Config
 from slsac.errors import InvalidInput
 from slsac.evaluate import Evaluation
+from slsac.overrides import dotted, to_dict
 from slsac.presets import preset
 from slsac.runlog import read_lines
 
@@ -74,7 +74,7 @@ def final_episodes(run: Run) -> Evaluation | None:
     last = run.evaluations[-1] if run.evaluations else {"final": False}
     if not last["final"] or last["step"] < run.config.steps:
         return None
-    return Evaluation(*(np.asarray(last[name]) for name in Evaluation._fields))
+    return Evaluation(*(np.asarray(last[name]) for name in ("returns", "costs", "lengths")))
 
 
 def steps_per_second(run: Run) -> float | None:
@@ -84,24 +84,12 @@ def steps_per_second(run: Run) -> float | None:
     return steps / seconds if seconds else None
 
 
-def flat(config: Any, prefix: str = "") -> dict[str, Any]:
-    """Every value of a config by its dotted name."""
-    values: dict[str, Any] = {}
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
-            values |= flat(value, f"{prefix}{field.name}.")
-        else:
-            values[prefix + field.name] = value
-    return values
-
-
 def changes(config: Config) -> dict[str, Any]:
     """The fields, but for the seed, in which ``config`` differs from its preset."""
-    base = flat(preset(config.algo, config.env))
+    base = dotted(to_dict(preset(config.algo, config.env)))
     return {
         name: value
-        for name, value in flat(config).items()
+        for name, value in dotted(to_dict(config)).items()
         if name != "seed" and value != base[name]
     }
 
@@ -111,7 +99,7 @@ def command(config: Config) -> str:
     named = {"seed": config.seed, "steps": config.steps} | changes(config)
     flags = []
     for name, value in named.items():
-        text = ",".join(map(str, value)) if isinstance(value, tuple) else value
+        text = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
         flags.append(f"--{name.replace('_', '-')} {text}")
     return f"slsac train --algo {config.algo} --env {config.env} {' '.join(flags)}"
 

@@ -1,0 +1,368 @@
+"""A certificate of tail risk: what a number of episodes shows of a trained policy, and how surely.
+
+The episodes are fresh: their seeds come from a branch of their own, so that none of them was
+played in the evaluations of training, after which somebody may have chosen this run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from slsac import calibration, pareto, rundir
+from slsac.api import Agent
+from slsac.certificate_page import page
+from slsac.checkpoint import write_atomically
+from slsac.confidence import (
+    bootstrap_cvar_interval,
+    cvar_upper_bound,
+    require_confidence,
+    share_lower_bound,
+    share_upper_bound,
+)
+from slsac.envs import duplicate_env, family, make_env
+from slsac.errors import InvalidInput
+from slsac.evaluate import Evaluation, as_record, summarise
+from slsac.risk import empirical_cvar, fit_tail, signal_decomposition, tail_count
+from slsac.runlog import read_lines
+from slsac.seeds import Branch, episode_seed, generator
+
+TAIL_FRACTIONS = (0.1, 0.05, 0.01)
+"""Looked at beside the one that was trained with."""
+CALIBRATION_EPISODES = 30
+CHUNK = 20
+FEW = 10
+"""Episodes in a tail below which an estimate of it says little."""
+
+Tick = Callable[[str, int, int], None]
+"""(what, done, in all), for whoever waits."""
+
+
+def cost_statements(
+    costs: np.ndarray,
+    *,
+    cost_limit: float,
+    tail_fractions: Sequence[float],
+    confidence: float,
+    largest_cost: float | None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """What independent episode costs show: CVaR, the chance of a violation, and the fitted tail.
+
+    Args:
+        tail_fractions: the first is the one that was trained with, and whose tail is fitted.
+        largest_cost: that an episode can have at all; None: unknown, and no bound on CVaR.
+    """
+    require_confidence(confidence)
+    episodes, over = len(costs), int((costs > cost_limit).sum())
+    rng = generator(seed, Branch.CERTIFICATE)
+
+    def about(tail_fraction: float) -> dict[str, Any]:
+        k = tail_count(episodes, tail_fraction)
+        return {
+            "tail_fraction": tail_fraction,
+            "episodes": k,
+            "too_few": k < FEW,
+            "estimate": empirical_cvar(costs, tail_fraction),
+            "interval": list(bootstrap_cvar_interval(costs, tail_fraction, confidence, rng)),
+            "upper_bound": None
+            if largest_cost is None
+            else cvar_upper_bound(costs, tail_fraction, confidence, largest_cost),
+        }
+
+    cvar = [about(tail_fraction) for tail_fraction in dict.fromkeys(tail_fractions)]
+    return {
+        "cvar": cvar,
+        "violation": {
+            "episodes": over,
+            "share": over / episodes,
+            "upper_bound": share_upper_bound(over, episodes, confidence),
+            "lower_bound": share_lower_bound(over, episodes, confidence),
+        },
+        "tail": _about_tail(costs, tail_fractions[0], cost_limit, confidence),
+        "signal": signal_decomposition(costs, tail_fractions[0])._asdict(),
+    }
+
+
+def _about_tail(
+    costs: np.ndarray, tail_fraction: float, cost_limit: float, confidence: float
+) -> dict[str, Any]:
+    """The fit, and what it says of the limit where it is credible.
+
+    ``violation_bound`` is the theorem's eps * gamma(nu), at the lightest tail of the shape's
+    interval since gamma falls with nu; it holds if CVaR is at most the limit.
+    """
+    fit = fit_tail(costs, tail_fraction, confidence=confidence)
+    found: dict[str, Any] = {"tail_fraction": tail_fraction, **fit._asdict()}
+    if fit.credible:
+        assert fit.shape is not None
+        assert fit.scale is not None
+        assert fit.shape_interval is not None
+        above = cost_limit - fit.threshold
+        # Below the threshold the fit says nothing, and the sample speaks for itself.
+        found["violation_estimate"] = (
+            fit.exceedances / len(costs) * pareto.survival(above, fit.shape, fit.scale)
+            if above >= 0.0
+            else float((costs > cost_limit).mean())
+        )
+        found["violation_bound"] = tail_fraction * pareto.share_above_mean(fit.shape_interval[0])
+        found["violation_bound_applies"] = empirical_cvar(costs, tail_fraction) <= cost_limit
+    return found
+
+
+def verdict(statements: dict[str, Any], protocol: dict[str, Any], limit: float) -> dict[str, str]:
+    """One sentence, and its outcome: kept, broken, or not shown."""
+    sure = f"{100 * protocol['confidence']:g} %"
+    tail, violation = statements["cvar"][0], statements["violation"]
+    eps, n = tail["tail_fraction"], protocol["episodes"]
+    measured = f"CVaR at {eps:g} is {tail['estimate']:.3g} over {n} episodes"
+    if tail["estimate"] > limit:
+        return {
+            "outcome": "broken",
+            "sentence": f"The tail limit is not kept: {measured}, above {limit:g}, and with "
+            f"{sure} confidence at least {percent(violation['lower_bound'])} of episodes exceed "
+            f"the limit ({violation['episodes']} of {n} did).",
+        }
+    probability = (
+        f"with {sure} confidence at most {percent(violation['upper_bound'])} of episodes exceed "
+        f"the cost limit of {limit:g} ({violation['episodes']} of {n} did)"
+    )
+    bound = tail["upper_bound"]
+    if bound is not None and bound <= limit:
+        return {
+            "outcome": "kept",
+            "sentence": f"The tail limit is kept: {probability}, and, also with {sure} confidence, "
+            f"CVaR at {eps:g} is at most {bound:.3g}.",
+        }
+    unproven = (
+        "no bound on it can be given without the largest cost of a step"
+        if bound is None
+        else f"what such a sample could have missed bounds it by {bound:.3g} only"
+    )
+    return {
+        "outcome": "not shown",
+        "sentence": f"The tail limit is kept in the sample but not proven: {probability}; "
+        f"{measured}, and {unproven}.",
+    }
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.3g} %"
+
+
+def certify(
+    run: Path,
+    episodes: int = 200,
+    *,
+    deterministic: bool = True,
+    confidence: float = 0.95,
+    seed: int | None = None,
+    max_step_cost: float | None = None,
+    env: Any = None,
+    tick: Tick = lambda what, done, total: None,
+) -> tuple[dict[str, Any], Evaluation]:
+    """The certificate of a run's newest policy, and the episodes behind it.
+
+    Args:
+        max_step_cost: the largest cost of one step; known for the Safety-Gymnasium tasks.
+        env: needed where the run was made on an object or a function.
+    """
+    require_confidence(confidence)
+    if episodes < 2:
+        raise InvalidInput(f"episodes is {episodes}; it must be at least 2")
+    agent = Agent.load(run, env=env)
+    config, spec = agent.config, agent.spec
+    if max_step_cost is None and family(config.env) in ("velocity", "navigation"):
+        max_step_cost = 1.0
+    largest_cost = None if max_step_cost is None else max_step_cost * spec.horizon
+    seed = config.seed if seed is None else seed
+
+    parts = []
+    for number, first in enumerate(range(0, episodes, CHUNK)):
+        tick("episodes", first, episodes)
+        parts.append(
+            agent.evaluate(
+                min(CHUNK, episodes - first),
+                seed=episode_seed(seed, Branch.CERTIFICATE, number),
+                deterministic=deterministic,
+            )
+        )
+    tick("episodes", episodes, episodes)
+    played = Evaluation(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    agent.close()
+
+    protocol = {
+        "episodes": episodes,
+        "actions": "deterministic" if deterministic else "sampled",
+        "confidence": confidence,
+        "seed": seed,
+        "max_step_cost": max_step_cost,
+        "largest_cost": largest_cost,
+    }
+    statements = cost_statements(
+        played.costs,
+        cost_limit=config.cost_limit,
+        tail_fractions=(config.tail_fraction, *TAIL_FRACTIONS),
+        confidence=confidence,
+        largest_cost=largest_cost,
+        seed=seed,
+    )
+    certificate = {
+        "run": {
+            "algo": config.algo,
+            "env": config.env,
+            "seed": config.seed,
+            "steps": max((line["step"] for line in read_lines(run / "progress.jsonl")), default=0),
+            "cost_limit": config.cost_limit,
+            "tail_fraction": config.tail_fraction,
+            "horizon": spec.horizon,
+            "policy_sha256": policy_digest(run),
+        },
+        "protocol": protocol,
+        "verdict": verdict(statements, protocol, config.cost_limit),
+        "sample": {
+            **summarise(played, config.cost_limit, config.tail_fraction),
+            "cost_max": float(played.costs.max()),
+        },
+        **statements,
+        "calibration": calibrate_run(run, confidence=confidence, seed=seed, env=env, tick=tick),
+    }
+    return certificate, played
+
+
+def policy_digest(run: Path) -> str:
+    return hashlib.sha256((run / "policy.safetensors").read_bytes()).hexdigest()
+
+
+def calibrate_run(
+    run: Path, *, confidence: float, seed: int, env: Any, tick: Tick
+) -> dict[str, Any]:
+    """The calibration of a run's critic, or the last certificate's if it is of the same policy."""
+    config, spec, _ = rundir.read_config(run)
+    if getattr(config.cost_critic, "kind", None) is None:
+        return {"reason": f"the cost critic of {config.algo} values states, not actions"}
+    digest = policy_digest(run)
+    found = rundir.load_cost_critic(run)
+    if found is None:
+        earlier = run / "certificate.json"
+        if earlier.exists():
+            recorded: dict[str, Any] = json.loads(earlier.read_text())["calibration"]
+            if recorded.get("policy_sha256") == digest:
+                return recorded
+        return {"reason": "the critic is not there: the folder holds no checkpoint of this policy"}
+    functions, policy, critic = found
+    explore = jax.jit(functions.explore)
+    made = make_env(duplicate_env(config.env if env is None else env))
+    trajectories = calibration.play(
+        made,
+        lambda observation, key: explore(policy, observation, key),
+        CALIBRATION_EPISODES,
+        episode_seed(seed, Branch.CERTIFICATE, 2**31),
+        lambda done: tick("calibration", done, CALIBRATION_EPISODES),
+    )
+    made.close()
+    measured = calibration.calibrate(
+        trajectories,
+        critic,
+        config.cost_critic,
+        tail_fraction=config.tail_fraction,
+        horizon=spec.horizon,
+        confidence=confidence,
+        seed=seed,
+    )
+    return {**measured, "policy_sha256": digest}
+
+
+def write(certificate: dict[str, Any], played: Evaluation, run: Path, out: Path | None) -> Path:
+    """Writes certificate.json, .html and -episodes.json; with no ``out``, into the run's folder.
+
+    Returns the page's path. A quantile critic's calibration goes to the run's calibration.json as
+    well, where reports look for it.
+    """
+    base = (run / "certificate" if out is None else out).with_suffix("")
+    base.parent.mkdir(parents=True, exist_ok=True)
+
+    def put(path: Path, text: str) -> Path:
+        write_atomically(path, text.encode() + b"\n")
+        return path
+
+    put(base.with_suffix(".json"), json.dumps(certificate, indent=1))
+    put(base.with_name(base.name + "-episodes.json"), json.dumps(as_record(played)))
+    if out is None and "delta" in certificate["calibration"]:
+        put(run / "calibration.json", json.dumps(certificate["calibration"], indent=1))
+    return put(base.with_suffix(".html"), page(certificate, played.costs))
+
+
+def text(certificate: dict[str, Any]) -> str:
+    """The certificate as a page of plain text."""
+    run, protocol, sample = (certificate[name] for name in ("run", "protocol", "sample"))
+    violation, tail = certificate["violation"], certificate["tail"]
+    sure = f"{100 * protocol['confidence']:g} %"
+    lines = [
+        certificate["verdict"]["sentence"],
+        "",
+        f"policy       {run['algo']} on {run['env']}, seed {run['seed']}, {run['steps']:,} steps; "
+        f"{protocol['actions']} actions",
+        f"episodes     {protocol['episodes']} fresh ones, seed {protocol['seed']}",
+        f"return       {sample['return_mean']:.1f} +- {sample['return_se']:.1f}",
+        f"cost         {sample['cost_mean']:.2f} +- {sample['cost_se']:.2f}, largest "
+        f"{sample['cost_max']:.4g}; limit {run['cost_limit']:g}",
+        f"over limit   {violation['episodes']} episodes; of all episodes at least "
+        f"{percent(violation['lower_bound'])} and at most {percent(violation['upper_bound'])}, "
+        f"each with {sure} confidence",
+        "",
+        f"CVaR of cost      estimate   {sure} interval        {sure} upper bound   episodes",
+    ]
+    for one in certificate["cvar"]:
+        low, high = one["interval"]
+        bound = "-" if one["upper_bound"] is None else f"{one['upper_bound']:.1f}"
+        lines.append(
+            f"  worst {percent(one['tail_fraction']):<9}{one['estimate']:>9.1f}   "
+            f"{f'{low:.1f} .. {high:.1f}':<18}{bound:>15}   {one['episodes']:>8}"
+            + ("  too few to trust" if one["too_few"] else "")
+        )
+    lines += ["", *_tail_lines(tail), *_calibration_lines(certificate["calibration"])]
+    return "\n".join(lines)
+
+
+def _tail_lines(tail: dict[str, Any]) -> list[str]:
+    if not tail["credible"]:
+        return [f"fitted tail  not credible: {tail['reason']}"]
+    low, high = tail["shape_interval"]
+    told = [
+        f"fitted tail  generalised Pareto above {tail['threshold']:.3g}: shape {tail['shape']:.2f} "
+        f"({low:.2f} .. {high:.2f}), scale {tail['scale']:.3g}, p = {tail['fit_p_value']:.2f}; it "
+        f"puts {percent(tail['violation_estimate'])} of episodes over the limit"
+    ]
+    if tail["violation_bound_applies"]:
+        told.append(
+            f"             if CVaR is at most the limit, at most "
+            f"{percent(tail['violation_bound'])} exceed it"
+        )
+    return told
+
+
+def _calibration_lines(found: dict[str, Any]) -> list[str]:
+    if "reason" in found:
+        return [f"cost critic  not calibrated: {found['reason']}"]
+    where = f"{found['points']} points of {found['episodes']} episodes with sampled actions"
+    if found["kind"] == "scalar":
+        low, high = found["bias_interval"]
+        return [
+            f"cost critic  predicts {found['predicted_mean']:.2f}, realised "
+            f"{found['realised_mean']:.2f} (discounted): bias {found['bias']:+.2f} "
+            f"({low:+.2f} .. {high:+.2f}); {where}"
+        ]
+    low, high = found["delta_interval"]
+    return [
+        f"cost critic  delta {found['delta']:.3g} ({low:.3g} .. {high:.3g}; chance alone "
+        f"{found['delta_if_perfect']:.3g}), discounted; {where}",
+        f"             so its CVaR may be off by {found['cvar_error_bound']:.3g} discounted, about "
+        f"{found['cvar_error_bound_undiscounted']:.3g} of cost in an episode",
+    ]

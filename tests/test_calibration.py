@@ -1,0 +1,148 @@
+"""Calibration of cost critics, on points whose distribution is known."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from slsac import calibration
+from slsac.calibration import Points, Trajectory
+from slsac.config import CostCriticConfig
+from slsac.envs.probe import Chain, Counts
+from slsac.networks import MLP
+from slsac.presets import preset
+
+CONFIG = preset("sl-sac", "ProbeHeavyTail-v0").cost_critic
+
+
+def test_discounted_sums_by_hand() -> None:
+    sums = calibration.discounted_sums(np.array([1.0, 0.0, 4.0]), 0.5)
+    np.testing.assert_array_equal(sums, [2.0, 2.0, 4.0])
+
+
+def test_points_of_a_cut_off_episode_are_far_from_its_end() -> None:
+    def of(steps: int, terminated: bool) -> np.ndarray:
+        nothing = np.zeros((steps, 1))
+        trajectory = Trajectory(nothing, nothing, np.zeros(steps), terminated)
+        return calibration.usable_steps(trajectory, 0.9)
+
+    # .9^43 = .0108 and .9^44 = .0097: 44 steps must be left.
+    np.testing.assert_array_equal(of(50, terminated=False), np.arange(7))
+    np.testing.assert_array_equal(of(50, terminated=True), np.arange(50))
+    assert of(43, terminated=False).size == 0
+
+
+def test_play_records_what_happened_and_repeats() -> None:
+    def explore(observation: np.ndarray, key: jax.Array) -> np.ndarray:
+        return np.asarray(jax.random.uniform(key, (1,), minval=-1.0))
+
+    done: list[int] = []
+    one = calibration.play(Chain(), explore, 2, 5, done.append)
+    assert done == [1, 2]
+    assert all(trajectory.terminated for trajectory in one)
+    np.testing.assert_array_equal(one[0].observations, np.eye(3))
+    np.testing.assert_array_equal(one[0].costs, [0.0, 0.0, 4.0])
+    two = calibration.play(Chain(), explore, 2, 5, done.append)
+    np.testing.assert_array_equal(one[1].actions, two[1].actions)
+    assert not np.array_equal(one[0].actions, one[1].actions)
+
+
+def test_pooled_distance_by_hand() -> None:
+    # Realised 0, 4, each half; predicted 0, 1, 3, 4, a quarter each: gaps 0, 1, 1, 0.
+    realised, predicted = np.array([4.0, 0.0]), np.array([[3.0, 0.0], [1.0, 4.0]])
+    assert calibration.pooled_distance(realised, predicted, order=1) == 0.5
+    assert calibration.pooled_distance(realised, predicted, order=2) == pytest.approx(0.5**0.5)
+
+
+def uniform_points(scale: float, seed: int = 0, episodes: int = 60) -> Points:
+    """At state s the realised cost is uniform on [0, scale (1 + s)], ten points an episode."""
+    rng = np.random.default_rng(seed)
+    states = rng.uniform(size=(10 * episodes, 1))
+    realised = scale * (1.0 + states[:, 0]) * rng.uniform(size=len(states))
+    episode = np.repeat(np.arange(episodes), 10)
+    return Points(states, np.zeros((len(states), 1)), realised, episode)
+
+
+def uniform_critic(observation: jax.Array, action: jax.Array, fractions: jax.Array) -> jax.Array:
+    """The exact quantiles of `uniform_points` at scale 1."""
+    return (1.0 + observation) * fractions
+
+
+def measured(points: Points, config: CostCriticConfig = CONFIG) -> dict:
+    critic = jax.tree_util.Partial(uniform_critic)
+    return calibration.calibrate_quantiles(points, critic, config, 0.95, np.random.default_rng(1))
+
+
+def test_a_critic_that_is_right_is_reliable_and_off_by_chance_alone() -> None:
+    found = measured(uniform_points(1.0))
+    assert found["observed"] == pytest.approx(found["nominal"], abs=0.06)
+    assert found["wasserstein"] < 0.05
+    assert found["delta"] == pytest.approx(found["delta_if_perfect"], rel=0.4)
+
+
+def test_the_error_of_a_wrong_critic_is_found() -> None:
+    # Costs are twice the prediction: the quantile functions differ by (1 + s) tau, whose mean
+    # square over s and tau is 7/3 * 1/3, and whose mean is 3/4.
+    found = measured(uniform_points(2.0))
+    assert found["delta"] == pytest.approx((7 / 9) ** 0.5, rel=0.1)
+    assert found["delta_interval"][0] < (7 / 9) ** 0.5 < found["delta_interval"][1] * 1.05
+    assert found["delta"] > 4 * found["delta_if_perfect"]
+    assert found["wasserstein"] == pytest.approx(0.75, rel=0.1)
+    # A predicted quantile tau is the true one at tau / 2.
+    assert found["observed"] == pytest.approx([tau / 2 for tau in found["nominal"]], abs=0.06)
+
+
+def test_dependent_points_widen_the_interval() -> None:
+    # The same points, once as 600 episodes and once as copies within 6.
+    few = uniform_points(2.0, episodes=6)
+    rows = np.tile(np.arange(60), 10)
+    together = Points(*(column[rows] for column in few))
+    apart = together._replace(episode=np.arange(600))
+    wide, narrow = measured(together)["delta_interval"], measured(apart)["delta_interval"]
+    assert wide[1] - wide[0] > 1.5 * (narrow[1] - narrow[0])
+
+
+def test_a_scalar_critic_has_a_bias_only() -> None:
+    points = uniform_points(1.0)
+    # It says 2 everywhere; the mean is (1 + 1/2) / 2.
+    critic = MLP((2, 1), key=jax.random.PRNGKey(0))
+    critic = eqx.tree_at(
+        lambda net: (net.weights, net.biases), critic, ([jnp.zeros((2, 1))], [jnp.full(1, 2.0)])
+    )
+    found = calibration.calibrate_mean(points, critic, CONFIG, 0.95, np.random.default_rng(0))
+    assert found["bias"] == pytest.approx(1.25, abs=0.05)
+    assert found["bias_interval"][0] < 1.25 < found["bias_interval"][1]
+    assert set(found) == {"bias", "bias_interval", "predicted_mean"}
+
+
+def everything(trajectories: list[Trajectory], config: CostCriticConfig) -> dict:
+    critic = jax.tree_util.Partial(uniform_critic)
+    return calibration.calibrate(
+        trajectories, critic, config, tail_fraction=0.25, horizon=20, confidence=0.95, seed=0
+    )
+
+
+def test_the_bound_on_cvar_follows_from_delta_in_both_units() -> None:
+    def explore(observation: np.ndarray, key: jax.Array) -> np.ndarray:
+        return np.zeros(1, np.float32)
+
+    trajectories = calibration.play(Counts(), explore, 8, 0, lambda done: None)
+    found = everything(trajectories, CONFIG)
+    assert found["cvar_error_bound"] == pytest.approx(2 * found["delta"])
+    # One unit of cost spread over 20 steps is worth (1 - .99^20) / .2 discounted.
+    factor = (1 - 0.99**20) / 0.2
+    assert found["cvar_error_bound_undiscounted"] == pytest.approx(2 * found["delta"] / factor)
+    assert (found["episodes"], found["points"]) == (8, 160)
+
+
+def test_what_cannot_be_calibrated_says_why() -> None:
+    from dataclasses import replace
+
+    nothing = np.zeros((20, 1))
+    cut = [Trajectory(nothing, nothing, np.zeros(20), terminated=False)]
+    assert "cut off by the clock" in everything(cut, CONFIG)["reason"]
+    scaled = replace(CONFIG, cost_scaling="deviation")
+    assert "scaled by 'deviation'" in everything(cut, scaled)["reason"]

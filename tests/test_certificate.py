@@ -1,0 +1,184 @@
+"""Certificates: what they say follows from the episodes beside them, and from nothing else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import small_config
+
+from slsac import rundir
+from slsac.api import Agent
+from slsac.certificate import cost_statements, verdict
+from slsac.cli import main
+from slsac.confidence import cvar_upper_bound, share_upper_bound
+from slsac.risk import empirical_cvar
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of a few updates on twenty-step episodes that cost up to 20."""
+    config = small_config(
+        "ProbeCounts-v0",
+        steps=220,
+        cost_limit=6.0,
+        batch_size=16,
+        reward_critic__pairs=1,
+        final_evaluation_episodes=3,
+    )
+    run = tmp_path_factory.mktemp("trained") / "run"
+    trainer = rundir.start(config, run)
+    trainer.advance(config.steps)
+    trainer.finish()
+    trainer.close()
+    return run
+
+
+def certify(run: Path, *flags: str) -> dict[str, Any]:
+    arguments = ["certify", str(run), "--episodes", "45", "--max-step-cost", "1", *flags]
+    assert main(arguments) == 0
+    return json.loads((run / "certificate.json").read_text())
+
+
+def test_a_certificate_follows_from_its_episodes(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = certify(trained)
+    shown = capsys.readouterr().out
+    assert shown.startswith(made["verdict"]["sentence"])
+    assert "deterministic actions" in shown
+    played = json.loads((trained / "certificate-episodes.json").read_text())
+    costs = np.array(played["costs"])
+    assert costs.size == 45
+    assert made["sample"]["cost_mean"] == pytest.approx(costs.mean())
+    over = int((costs > 6.0).sum())
+    assert made["violation"]["episodes"] == over
+    assert made["violation"]["upper_bound"] == share_upper_bound(over, 45, 0.95)
+    assert [one["tail_fraction"] for one in made["cvar"]] == [0.5, 0.1, 0.05, 0.01]
+    assert [one["episodes"] for one in made["cvar"]] == [23, 5, 3, 1]
+    assert [one["too_few"] for one in made["cvar"]] == [False, True, True, True]
+    for one in made["cvar"]:
+        assert one["estimate"] == empirical_cvar(costs, one["tail_fraction"])
+        assert one["upper_bound"] == cvar_upper_bound(costs, one["tail_fraction"], 0.95, 20.0)
+        assert one["interval"][0] <= one["estimate"] <= one["interval"][1]
+    # Costs are whole numbers up to 20: no smooth tail.
+    assert not made["tail"]["credible"]
+    assert made["tail"]["reason"] in shown
+
+    names = ("certificate.json", "certificate.html", "certificate-episodes.json")
+    before = [(trained / name).read_bytes() for name in names]
+    certify(trained)
+    assert [(trained / name).read_bytes() for name in names] == before
+
+
+def test_its_episodes_are_none_of_the_evaluations(trained: Path) -> None:
+    certify(trained)
+    costs = json.loads((trained / "certificate-episodes.json").read_text())["costs"]
+    agent = Agent.load(trained)
+    assert costs[:20] != agent.evaluate(20).costs.tolist()
+    agent.close()
+    # Chunks of episodes are different ones as well.
+    assert costs[:20] != costs[20:40]
+
+
+def test_sampled_actions_are_said_and_drawn_anew(trained: Path, tmp_path: Path) -> None:
+    arguments = ["certify", str(trained), "--episodes", "40", "--stochastic"]
+    assert main([*arguments, "--out", str(tmp_path / "new" / "sampled.html")]) == 0
+    made = json.loads((tmp_path / "new" / "sampled.json").read_text())
+    assert made["protocol"]["actions"] == "sampled"
+    # Without the largest cost of a step there is no bound on CVaR.
+    assert made["cvar"][0]["upper_bound"] is None
+    returns = json.loads((tmp_path / "new" / "sampled-episodes.json").read_text())["returns"]
+    assert len(set(returns)) == 40
+    assert not (tmp_path / "new" / "calibration.json").exists()
+
+
+def test_the_page_needs_nothing_else(trained: Path) -> None:
+    made = certify(trained)
+    page = (trained / "certificate.html").read_text()
+    assert made["verdict"]["sentence"] in page
+    for outside in ("http", "<script", "src=", "url(", "@import"):
+        assert outside not in page
+
+
+def test_the_calibration_is_left_for_reports(trained: Path) -> None:
+    made = certify(trained)
+    left = json.loads((trained / "calibration.json").read_text())
+    assert left == made["calibration"]
+    assert {"nominal", "observed", "wasserstein", "delta"} <= set(left)
+    assert len(left["nominal"]) == len(left["observed"]) == 19
+    assert (left["episodes"], left["points"]) == (30, 600)
+
+
+def test_without_a_checkpoint_an_earlier_calibration_of_the_policy_counts(
+    trained: Path, tmp_path: Path
+) -> None:
+    expected = certify(trained)["calibration"]
+    recorded = tmp_path / "recorded"
+    shutil.copytree(trained, recorded, ignore=shutil.ignore_patterns("checkpoints", "replay"))
+    assert certify(recorded)["calibration"] == expected
+    earlier = json.loads((recorded / "certificate.json").read_text())
+    earlier["calibration"]["policy_sha256"] = "another"
+    (recorded / "certificate.json").write_text(json.dumps(earlier))
+    assert "the critic is not there" in certify(recorded)["calibration"]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--confidence", "2"], "confidence is 2.0; it must be in [0.5, 1)"),
+        (["--episodes", "1"], "episodes is 1; it must be at least 2"),
+        (["--max-step-cost", "0.01"], "largest_cost is 0.2; it must be at least"),
+    ],
+)
+def test_bad_input_is_one_line(
+    trained: Path, flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["certify", str(trained), "--episodes", "20", *flags]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def judged(costs: np.ndarray, largest_cost: float | None = 1000.0) -> dict[str, str]:
+    statements = cost_statements(
+        costs, cost_limit=25.0, tail_fractions=(0.5,), confidence=0.95, largest_cost=largest_cost
+    )
+    return verdict(statements, {"confidence": 0.95, "episodes": len(costs)}, 25.0)
+
+
+def test_a_limit_is_proven_by_enough_episodes_only() -> None:
+    few, many = judged(np.zeros(200)), judged(np.zeros(600))
+    assert few["outcome"] == "not shown"
+    assert (
+        "at most 1.49 % of episodes exceed the cost limit of 25 (0 of 200 did)" in few["sentence"]
+    )
+    assert many["outcome"] == "kept"
+    assert judged(np.zeros(600), None)["outcome"] == "not shown"
+
+
+def test_a_broken_limit_is_said_to_be() -> None:
+    found = judged(np.full(200, 35.0))
+    assert found["outcome"] == "broken"
+    assert "CVaR at 0.5 is 35 over 200 episodes, above 25" in found["sentence"]
+    assert "at least 98.5 % of episodes exceed the limit (200 of 200 did)" in found["sentence"]
+
+
+def test_a_credible_tail_is_used() -> None:
+    from slsac import pareto
+
+    costs = pareto.draw(0.2, 5.0, (400,), np.random.default_rng(2))
+    found = cost_statements(
+        costs, cost_limit=25.0, tail_fractions=(0.5,), confidence=0.95, largest_cost=None
+    )["tail"]
+    assert found["credible"], found["reason"]
+    # Pr(Z > 25) = (1 + .2 * 25 / 5)^-5 = 1/32, by the true distribution.
+    assert found["violation_estimate"] == pytest.approx(1 / 32, abs=0.02)
+    # At most the share above the mean of the lightest tail that the interval allows.
+    lightest = found["shape_interval"][0]
+    assert found["violation_bound"] == pytest.approx(0.5 * pareto.share_above_mean(lightest))
+    assert found["violation_bound_applies"]

@@ -194,7 +194,7 @@ def certify(
             )
         )
     tick("episodes", episodes, episodes)
-    played = Evaluation(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    played = joined(parts)
     agent.close()
 
     protocol = {

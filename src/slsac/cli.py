@@ -249,6 +249,7 @@ def setup(options: argparse.Namespace) -> int:
     from slsac.envs.metadrive_assets import prepare
 
     prepare(print)
+    return 0
 
 
 def certify(options: argparse.Namespace) -> int:

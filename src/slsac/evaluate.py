@@ -158,3 +158,19 @@ def as_record(evaluation: Evaluation) -> dict[str, list[float]]:
     arrays = evaluation._asdict()
     arrays |= arrays.pop("facts")
     return {name: values.tolist() for name, values in arrays.items()}
+
+
+def from_record(record: Mapping[str, Any]) -> Evaluation:
+    """What `as_record` wrote, but for the env's own facts."""
+    returns, costs, lengths = (np.asarray(record[name]) for name in ("returns", "costs", "lengths"))
+    return Evaluation(returns, costs, lengths)
+
+
+def joined(parts: Sequence[Evaluation]) -> Evaluation:
+    """The episodes of several evaluations as one."""
+    return Evaluation(
+        np.concatenate([part.returns for part in parts]),
+        np.concatenate([part.costs for part in parts]),
+        np.concatenate([part.lengths for part in parts]),
+        {name: np.concatenate([part.facts[name] for part in parts]) for name in parts[0].facts},
+    )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from slsac import rundir
 from slsac.config import Config
 from slsac.errors import InvalidInput
-from slsac.evaluate import Evaluation
+from slsac.evaluate import Evaluation, from_record
 from slsac.overrides import dotted, to_dict
 from slsac.presets import preset
 from slsac.runlog import read_lines
@@ -74,7 +73,7 @@ def final_episodes(run: Run) -> Evaluation | None:
     last = run.evaluations[-1] if run.evaluations else {"final": False}
     if not last["final"] or last["step"] < run.config.steps:
         return None
-    return Evaluation(*(np.asarray(last[name]) for name in ("returns", "costs", "lengths")))
+    return from_record(last)
 
 
 def steps_per_second(run: Run) -> float | None:

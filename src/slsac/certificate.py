@@ -28,7 +28,7 @@ from slsac.confidence import (
 )
 from slsac.envs import duplicate_env, family, make_env
 from slsac.errors import InvalidInput
-from slsac.evaluate import Evaluation, as_record, summarise
+from slsac.evaluate import Evaluation, as_record, joined, summarise
 from slsac.risk import empirical_cvar, fit_tail, signal_decomposition, tail_count
 from slsac.runlog import read_lines
 from slsac.seeds import Branch, episode_seed, generator

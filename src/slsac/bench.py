@@ -409,5 +409,15 @@ COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
 }
 
 
+def write_page(page: Path, paragraphs: Sequence[str]) -> None:
+    """Puts the tables between the two marks of ``page``, in place of what is there."""
+    start, end = "<!-- bench -->", "<!-- end of bench -->"
+    before, mark, rest = page.read_text().partition(start)
+    if not mark or end not in rest:
+        raise InvalidInput(f"page {page} has no {start} and {end} to write between")
+    text = "\n\n".join(paragraphs)
+    page.write_text(f"{before}{start}\n{text}\n{end}{rest.partition(end)[2]}")
+
+
 def safety_gymnasium_tasks() -> list[str]:
     return [env_id for env_id, _ in list_envs() if env_id.startswith("Safety")]

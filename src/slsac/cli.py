@@ -315,15 +315,19 @@ def bench(options: argparse.Namespace) -> int:
         "startup": lambda: [benchmark.startup(options.env)],
     }
     results: dict[str, Any] = {"machine": provenance.describe(), "peer": options.peer}
-    print(
+    shown = [
         f"{options.env}, {results['machine']['cpu']}, {results['machine']['cores']} cores, "
-        f"medians of {options.rounds} rounds"
-    )
+        f"medians of {options.rounds} rounds:"
+    ]
+    print(shown[0])
     for name in options.only or BENCH_SECTIONS:
         results[name] = sections[name]()
-        print(f"\n{name}\n\n{benchmark.table(results[name], benchmark.COLUMNS[name])}", flush=True)
+        shown.append(benchmark.table(results[name], benchmark.COLUMNS[name]))
+        print(f"\n{name}\n\n{shown[-1]}", flush=True)
     if options.json:
         options.json.write_text(json.dumps(results, indent=2) + "\n")
+    if options.page:
+        benchmark.write_page(options.page, shown)
     return 0
 
 
@@ -374,6 +378,7 @@ def _parser() -> Parser:
     made.add_argument("--peer", choices=("omnisafe", "sbx"), help="train it too, in turns")
     made.add_argument("--peer-python", type=Path, help="the Python of the peer's environment")
     made.add_argument("--json", type=Path, help="write the figures and the machine here")
+    made.add_argument("--page", type=Path, help="Markdown page whose block of figures to replace")
 
     made = command("table", table, "the paper's Table 1 from runs, and the figures behind it")
     made.add_argument("runs", nargs="+", help="run directories, or folders above them")

@@ -26,7 +26,7 @@ from slsac.confidence import (
     share_lower_bound,
     share_upper_bound,
 )
-from slsac.envs import duplicate_env, family, make_env
+from slsac.envs import duplicate_env, env_source, family, make_env
 from slsac.errors import InvalidInput
 from slsac.evaluate import Evaluation, as_record, joined, summarise
 from slsac.risk import empirical_cvar, fit_tail, signal_decomposition, tail_count
@@ -258,7 +258,7 @@ def calibrate_run(
         return {"reason": "the critic is not there: the folder holds no checkpoint of this policy"}
     functions, policy, critic = found
     explore = jax.jit(functions.explore)
-    made = make_env(duplicate_env(config.env if env is None else env))
+    made = make_env(duplicate_env(env_source(config.env if env is None else env, config)))
     trajectories = calibration.play(
         made,
         lambda observation, key: explore(policy, observation, key),

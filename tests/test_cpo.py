@@ -80,7 +80,7 @@ def best_step(g: np.ndarray, b: np.ndarray, c: float) -> np.ndarray:
     safe = {"type": "ineq", "fun": lambda x: -(c / radius + b @ x), "jac": lambda x: -b}
     reachable = c <= radius * np.linalg.norm(b)
     goal, constraints = (-g, [trust, safe]) if reachable else (b, [trust])
-    start = -0.9 * b / max(np.linalg.norm(b), 1e-9)
+    start = -0.9 * b / max(np.linalg.norm(b), 1e-9) if c > 0 else np.zeros(2)
     found = minimize(
         lambda x: goal @ x, start, jac=lambda x: goal, constraints=constraints, method="SLSQP",
         options={"ftol": 1e-10},

@@ -78,10 +78,22 @@ def average_outcome(trainer: Trainer) -> tuple[float, float]:
     return float(np.mean(returns)), float(np.mean(costs))
 
 
+STEADY: dict[str, dict[str, Any]] = {
+    # Adam takes hundreds of epochs to forget the first violations, and reward advantages are in
+    # units of their deviation, so that the right multiplier keeps rising as the policy narrows.
+    "ppo-lag": {
+        "multiplier__rule": "ascent",
+        "multiplier__learning_rate": 1.0,
+        "policy__optimiser__learning_rate": 5e-4,
+    },
+    "cpo": {"policy__initial_log_std": -2.0},
+}
+
+
 @every_algorithm
 def test_the_binding_constraint_is_kept_at_little_loss(start: Start, algo: str) -> None:
-    trainer = start("ProbeChoice-v0", algo, **CHOICE)
-    trainer.advance(400 * 60)
+    trainer = start("ProbeChoice-v0", algo, **(CHOICE | STEADY[algo]))
+    trainer.advance(400 * 40)
     mean_return, mean_cost = average_outcome(trainer)
     assert mean_cost <= 1.05 * Choice.LIMIT
     assert mean_return >= 0.85 * Choice.BEST_SAFE_RETURN
@@ -207,7 +219,7 @@ def test_a_non_finite_parameter_stops_the_run_and_is_named(start: Start) -> None
     trainer = start("ProbeChoice-v0", "cpo")
     critic = jax.tree.map(lambda leaf: leaf.at[0].set(jnp.nan), trainer.state.cost_critic)
     trainer.state = trainer.state._replace(cost_critic=critic)
-    with pytest.raises(TrainingFailed, match="not finite after step 400: .*cost_critic parameters"):
+    with pytest.raises(TrainingFailed, match=r"not finite after step 400: .*cost_critic par"):
         trainer.advance(400)
 
 

@@ -271,7 +271,8 @@ def test_the_saved_policy_normalises_as_the_training_did(tmp_path: Path) -> None
     trainer.save_final()
     moments = trainer._moments
     assert moments is not None
-    assert moments.mean == pytest.approx([0.5, 0.5], abs=0.02)
+    # Ten steps show eleven observations, the first state six times.
+    assert moments.mean == pytest.approx([6 / 11, 5 / 11])
     trainer.close()
     agent = Agent.load(tmp_path)
     assert np.asarray(agent.policy.normaliser.mean) == pytest.approx(moments.mean)
@@ -280,7 +281,7 @@ def test_the_saved_policy_normalises_as_the_training_did(tmp_path: Path) -> None
     assert action == pytest.approx(trainer.predict(observation))
     seen = moments.normalise(observation[None], 5.0)
     network = jax.tree.map(np.asarray, agent.policy.gaussian).network
-    assert action == pytest.approx(np.clip(network(seen, np.tanh)[0], -1, 1), abs=1e-5)
+    assert action == pytest.approx(np.clip(network(seen, np.tanh)[0], -1, 1), abs=1e-4)
     # Evaluation leaves the moments alone, and a sampled action differs from the mean.
     before = agent.policy.normaliser
     agent.evaluate(2)

@@ -19,11 +19,23 @@ INTRODUCTION = """# Configuration
 
 Every field below is a flag of `slsac train` (`--cost-limit 10`, `--reward-critic.pairs 5`; `_` and
 `-` are the same), an argument of `Agent` (`cost_limit=10.0`, `reward_critic={"pairs": 5}`), and a
-line in a run's `config.json`. The values are those of `sl-sac`; where the navigation tasks differ,
-theirs stand second, and `metadrive` is none but for MetaDriveSafe-v0, whose other values are in
-[metadrive.md](metadrive.md). This page is made by `python docs/make_config_reference.py`.
+line in a run's `config.json`. This page is made by `python docs/make_config_reference.py`.
+"""
+OFF_POLICY = """
+## Off-policy algorithms
 
-| field | allowed | value | meaning |
+The values are those of `sl-sac`; where the navigation tasks differ, theirs stand second, and
+`metadrive` is none but for MetaDriveSafe-v0, whose other values are in
+[metadrive.md](metadrive.md).
+
+"""
+ON_POLICY = """
+## On-policy algorithms
+
+The values are those of `ppo-lag`; where `cpo` differs, its own stand second.
+
+"""
+HEADER = """| field | allowed | value | meaning |
 |---|---|---|---|
 """
 
@@ -55,27 +67,36 @@ def allowed(hint: Any) -> str:
     return {int: "whole number", float: "number", bool: "true, false", str: "text"}[hint]
 
 
-def rows(velocity: Any, navigation: Any, prefix: str = "") -> list[str]:
-    texts = meanings()[type(velocity).__name__]
+def rows(first: Any, second: Any, prefix: str = "") -> list[str]:
+    texts = meanings()[type(first).__name__]
     found = []
-    for name, hint in typing.get_type_hints(type(velocity)).items():
-        one, two = getattr(velocity, name), getattr(navigation, name)
+    for name, hint in typing.get_type_hints(type(first)).items():
+        one, two = getattr(first, name), getattr(second, name)
         if hint == MetaDriveConfig | None:
             found += rows(METADRIVE, METADRIVE, f"{prefix}{name}.")
         elif dataclasses.is_dataclass(hint):
             found += rows(one, two, f"{prefix}{name}.")
         else:
-            value = f"{one} / {two}" if one != two and name != "env" else f"{one}"
+            value = f"{one} / {two}" if one != two and name not in ("algo", "env") else f"{one}"
             found.append(
                 f"| `{prefix}{name}` | {allowed(hint)} | {value} | {texts.get(name, '')} |"
             )
     return found
 
 
+def table(first: Config, second: Config) -> str:
+    return HEADER + "\n".join(rows(first, second)) + "\n"
+
+
 def reference() -> str:
-    velocity: Config = preset("sl-sac", "SafetyHalfCheetahVelocity-v1")
-    navigation: Config = preset("sl-sac", "SafetyPointGoal1-v0")
-    return INTRODUCTION + "\n".join(rows(velocity, navigation)) + "\n"
+    velocity, navigation = "SafetyHalfCheetahVelocity-v1", "SafetyPointGoal1-v0"
+    return (
+        INTRODUCTION
+        + OFF_POLICY
+        + table(preset("sl-sac", velocity), preset("sl-sac", navigation))
+        + ON_POLICY
+        + table(preset("ppo-lag", velocity), preset("cpo", velocity))
+    )
 
 
 if __name__ == "__main__":

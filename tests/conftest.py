@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from slsac import rundir
-from slsac.config import Config
+from slsac.config import Config, OnPolicyConfig
 from slsac.overrides import with_overrides
 from slsac.presets import preset
 from slsac.train import Trainer
@@ -43,11 +43,31 @@ SMALL: dict[str, Any] = {
 }
 """Settings under which a probe task is learned in seconds."""
 
+SMALL_ON_POLICY: dict[str, Any] = {
+    "policy.hidden": (16, 16),
+    "reward_critic.hidden": (16, 16),
+    "cost_critic.hidden": (16, 16),
+    "policy.optimiser.learning_rate": 3e-3,
+    "reward_critic.optimiser.learning_rate": 1e-2,
+    "cost_critic.optimiser.learning_rate": 1e-2,
+    "worker_processes": 0,
+    "steps_per_epoch": 400,
+    "batch_size": 50,
+    "passes": 10,
+    "multiplier.initial": 0.0,
+    "multiplier.window": 40,
+    "evaluate_every_epochs": 1_000,
+    "final_evaluation_episodes": 2,
+}
+"""The same for on-policy agents."""
+
 
 def small_config(env: str, algo: str = "sl-sac", **overrides: Any) -> Config:
     """A small agent; dots in field names are written as two underscores."""
     named = {name.replace("__", "."): value for name, value in overrides.items()}
-    return with_overrides(preset(algo, env), SMALL | named)
+    config = preset(algo, env)
+    small = SMALL_ON_POLICY if isinstance(config, OnPolicyConfig) else SMALL
+    return with_overrides(config, small | named)
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ import jax
 import pytest
 
 from slsac.agent import off_policy
-from slsac.config import Config
+from slsac.config import Config, OffPolicyConfig, OnPolicyConfig
+from slsac.errors import InvalidInput
 from slsac.overrides import field_names, with_overrides
 from slsac.presets import ALGORITHMS, BASELINES, METADRIVE, START_STEPS, preset
 from slsac.types import EnvSpec
@@ -22,8 +23,10 @@ NAVIGATION = "SafetyPointGoal1-v0"
 DRIVING = "MetaDriveSafe-v0"
 SPEC = EnvSpec(11, 3, 1000, (-1.0,) * 3, (1.0,) * 3)
 ABLATIONS = [name for name in ALGORITHMS if name.startswith("sl-sac/")]
-OMNISAFE = [name for name in ALGORITHMS if name.endswith("/omnisafe")]
-every_algorithm = pytest.mark.parametrize("algo", ALGORITHMS)
+ON_POLICY = [name for name, one in ALGORITHMS.items() if isinstance(one.config, OnPolicyConfig)]
+OFF_POLICY = [name for name in ALGORITHMS if name not in ON_POLICY]
+OMNISAFE = [name for name in OFF_POLICY if name.endswith("/omnisafe")]
+every_algorithm = pytest.mark.parametrize("algo", OFF_POLICY)
 
 
 def at(config: Any, dotted_name: str) -> Any:
@@ -32,21 +35,24 @@ def at(config: Any, dotted_name: str) -> Any:
 
 def differences(one: Config, other: Config) -> dict[str, tuple[Any, Any]]:
     """Every field in which two configs differ, the algorithm's name aside."""
-    pairs = {name: (at(one, name), at(other, name)) for name in field_names()}
+    pairs = {name: (at(one, name), at(other, name)) for name in field_names(type(one))}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1] and name != "algo"}
 
 
 def cells(config: Config) -> set[str]:
     """The top-level cells in which a config differs from SL-SAC."""
     base = preset("sl-sac", config.env)
-    names = [field.name for field in dataclasses.fields(Config) if field.name != "algo"]
+    names = [field.name for field in dataclasses.fields(OffPolicyConfig) if field.name != "algo"]
     return {name for name in names if getattr(config, name) != getattr(base, name)}
 
 
 def test_names_are_those_of_the_paper() -> None:
     plain = [name for name in ALGORITHMS if "/" not in name]
-    assert plain == ["sl-sac", "sac-lag", "td3-lag", "sac-pid", "td3-pid", "wcsac"]
-    assert [name for name in ALGORITHMS if "/" in name] == ABLATIONS + OMNISAFE
+    assert plain == [
+        "sl-sac", "sac-lag", "td3-lag", "sac-pid", "td3-pid", "wcsac", "ppo-lag", "cpo",
+    ]  # fmt: skip
+    assert [name for name in OFF_POLICY if "/" in name] == ABLATIONS + OMNISAFE
+    assert ON_POLICY == ["ppo-lag", "cpo", "ppo-lag/omnisafe", "cpo/omnisafe"]
     assert set(OMNISAFE) == {
         "sac-lag/omnisafe", "sac-pid/omnisafe", "td3-lag/omnisafe", "td3-pid/omnisafe",
     }  # fmt: skip
@@ -271,3 +277,57 @@ def test_family_of_an_unknown_task_has_the_velocity_settings() -> None:
     for algo in ("sl-sac", "td3-pid", "wcsac"):
         other = preset(algo, "SomebodysEnv-v0")
         assert replace(other, env=VELOCITY) == preset(algo, VELOCITY)
+
+
+def test_on_policy_presets_have_the_specifications_numbers_on_every_task() -> None:
+    shared = {
+        "steps_per_epoch": 20_000,
+        "policy.hidden": (64, 64),
+        "reward_critic.trace_decay": 0.95,
+        "cost_critic.trace_decay": 0.95,
+        "normalise_observations": True,
+    }
+    own: dict[str, dict[str, Any]] = {
+        "ppo-lag": {
+            "passes": 40, "batch_size": 64, "clipped.ratio": 0.2, "clipped.maximum_kl": 0.02,
+            "multiplier.signal": "mean", "multiplier.rule": "adam",
+            "multiplier.learning_rate": 0.035, "multiplier.window": 100,
+        },
+        "cpo": {
+            "passes": 10, "reward_critic.optimiser.learning_rate": 1e-3,
+            "trust_region.maximum_kl": 0.01, "trust_region.conjugate_gradient_steps": 15,
+            "trust_region.damping": 0.1, "trust_region.line_search_steps": 20,
+            "trust_region.line_search_decay": 0.8, "trust_region.kl_over_actions": "sum",
+        },
+    }  # fmt: skip
+    for algo, numbers in own.items():
+        config = preset(algo, VELOCITY)
+        assert {name: at(config, name) for name in shared | numbers} == shared | numbers
+        assert differences(config, preset(algo, NAVIGATION)) == {"env": (VELOCITY, NAVIGATION)}
+        assert set(differences(config, preset(f"{algo}/omnisafe", VELOCITY))) == {
+            "reward_critic.weight_penalty", "cost_critic.weight_penalty",
+            "clipped.learning_rate_decay", "trust_region.kl_over_actions",
+            "trust_region.violation_unit",
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("num_envs", 3, "num_envs is 3; it must be a divisor of steps_per_epoch = 20000"),
+        ("worker_processes", 3, "worker_processes is 3; it must be in [0, num_envs = 2]"),
+        ("clipped.ratio", 1, "clipped.ratio is 1.0; it must be in (0, 1)"),
+        ("trust_region.damping", -1, "trust_region.damping is -1.0; it must be at least 0"),
+    ],
+)
+def test_bad_on_policy_values_are_named(name: str, value: Any, message: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        with_overrides(preset("ppo-lag", VELOCITY), {name: value})
+    assert str(caught.value) == message
+
+
+def test_a_field_of_the_other_kind_of_run_is_unknown() -> None:
+    with pytest.raises(InvalidInput, match="config field 'polyak' does not exist"):
+        with_overrides(preset("cpo", VELOCITY), {"polyak": 0.1})
+    with pytest.raises(InvalidInput, match="config field 'num_envs' does not exist"):
+        with_overrides(preset("sl-sac", VELOCITY), {"num_envs": 2})

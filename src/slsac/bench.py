@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -26,11 +26,11 @@ import numpy as np
 from slsac import rundir
 from slsac.agent import off_policy, reward_critic
 from slsac.agent.optimisers import build_optimiser
-from slsac.config import Config
+from slsac.config import OffPolicyConfig
 from slsac.envs import list_envs, make_env
 from slsac.errors import InvalidInput
 from slsac.overrides import with_overrides
-from slsac.presets import preset
+from slsac.presets import off_policy_preset
 from slsac.replay import Replay
 from slsac.types import Batch, EnvSpec
 
@@ -42,7 +42,7 @@ PEERS = {"omnisafe": ("omnisafe_loop.py", "SACLag"), "sbx": ("sbx_loop.py", "SAC
 """Script under benchmarks/peers, and the algorithm that it trains."""
 
 
-def matrix_products(config: Config, spec: EnvSpec) -> list[Product]:
+def matrix_products(config: OffPolicyConfig, spec: EnvSpec) -> list[Product]:
     """The products of one update on average.
 
     A layer costs one product forwards, and two backwards: for its weights and for its input. The
@@ -123,7 +123,8 @@ def training(
         calls: dict[str, Callable[[], Any]] = {}
         for algo in algos:
             config = with_overrides(
-                preset(algo, env), {"warmup_steps": fill, "evaluate_every_epochs": 1_000_000}
+                off_policy_preset(algo, env),
+                {"warmup_steps": fill, "evaluate_every_epochs": 1_000_000},
             )
             trainer = rundir.start(config, Path(folder) / algo.replace("/", "-"))
             trainer.advance(fill + 2 * config.policy_delay)
@@ -145,7 +146,7 @@ def training(
             trainer.close()
     records: list[Record] = []
     for algo in algos:
-        config = trainers[algo].config
+        config = cast(OffPolicyConfig, trainers[algo].config)
         products = matrix_products(config, trainers[algo].spec)
         update = [t / config.policy_delay for t in found[f"{algo} update"]]
         floor = [t / 2 for t in found[f"{algo} floor"]]
@@ -221,7 +222,7 @@ def random_batch(spec: EnvSpec, size: int) -> Batch:
     )
 
 
-def update_call(config: Config, spec: EnvSpec) -> Callable[[], Any]:
+def update_call(config: OffPolicyConfig, spec: EnvSpec) -> Callable[[], Any]:
     """Updates of ``config`` on made-up data: as many as it takes to move the policy once."""
     agent = off_policy.build(config, spec)
     update = jax.jit(off_policy.PackedUpdate(agent), static_argnums=3, donate_argnums=0)
@@ -237,7 +238,7 @@ def update_call(config: Config, spec: EnvSpec) -> Callable[[], Any]:
     return call
 
 
-def critics_call(config: Config, spec: EnvSpec) -> Callable[[], Any]:
+def critics_call(config: OffPolicyConfig, spec: EnvSpec) -> Callable[[], Any]:
     """The reward critics' part of an update alone: targets, gradient and optimiser."""
     critics = reward_critic.build(config.reward_critic, spec)
     optimiser = build_optimiser(
@@ -263,7 +264,7 @@ def critics_call(config: Config, spec: EnvSpec) -> Callable[[], Any]:
 
 def growth(rounds: int) -> list[Record]:
     """How SL-SAC's update grows with its ensemble, quantiles and task, and sampling with replay."""
-    config = preset("sl-sac", "SafetyAntVelocity-v1")
+    config = off_policy_preset("sl-sac", "SafetyAntVelocity-v1")
     ant = EnvSpec(27, 8, 1000, (-1.0,) * 8, (1.0,) * 8)
     configs = {
         "reward critics alone, M": {
@@ -318,7 +319,7 @@ def filled_replay(folder: Path, spec: EnvSpec, size: int) -> Replay:
 def several_seeds(algo: str, env: str, counts: Sequence[int], rounds: int) -> list[Record]:
     """An update vmapped over seeds, for each seed, against an update of one."""
     spec = make_env(env).spec
-    config = preset(algo, env)
+    config = off_policy_preset(algo, env)
     agent = off_policy.build(config, spec)
     batch = random_batch(spec, config.batch_size)
 

@@ -26,6 +26,7 @@ from slsac.confidence import (
     share_lower_bound,
     share_upper_bound,
 )
+from slsac.config import OffPolicyConfig
 from slsac.envs import duplicate_env, env_source, family, make_env
 from slsac.errors import InvalidInput
 from slsac.evaluate import Evaluation, as_record, joined, summarise
@@ -245,7 +246,7 @@ def calibrate_run(
 ) -> dict[str, Any]:
     """The calibration of a run's critic, or the last certificate's if it is of the same policy."""
     config, spec, _ = rundir.read_config(run)
-    if getattr(config.cost_critic, "kind", None) is None:
+    if not isinstance(config, OffPolicyConfig):
         return {"reason": f"the cost critic of {config.algo} values states, not actions"}
     digest = policy_digest(run)
     found = rundir.load_cost_critic(run)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +19,7 @@ import numpy as np
 
 from slsac import rundir
 from slsac.agent.off_policy import AgentState
-from slsac.config import Config
+from slsac.config import Config, OffPolicyConfig
 from slsac.display import Display
 from slsac.errors import InvalidInput
 from slsac.overrides import with_overrides
@@ -38,21 +39,22 @@ def start(
     Args:
         display: what shows the run of a seed.
     """
+    if not isinstance(config, OffPolicyConfig):
+        raise InvalidInput(f"algo is {config.algo}; seeds together needs an off-policy algorithm")
     if seeds < 2:
         raise InvalidInput(f"seeds is {seeds}; it must be at least 2")
     runs = {config.seed + k: folder / f"seed{config.seed + k}" for k in range(seeds)}
     # All are checked before the first is made: a refusal must leave nothing behind.
     for run in runs.values():
         rundir.require_free(run, overwrite=overwrite)
-    return Cohort(
-        [
-            rundir.start(
-                with_overrides(config, {"seed": seed}), run,
-                overwrite=overwrite, display=display(seed), together=seeds,
-            )
-            for seed, run in runs.items()
-        ]
-    )  # fmt: skip
+    trainers = [
+        rundir.start(
+            with_overrides(config, {"seed": seed}), run,
+            overwrite=overwrite, display=display(seed), together=seeds,
+        )
+        for seed, run in runs.items()
+    ]  # fmt: skip
+    return Cohort(cast(list[Trainer], trainers))
 
 
 class Cohort:

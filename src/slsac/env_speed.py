@@ -17,7 +17,7 @@ from slsac.agent import policy as policies
 from slsac.envs import make_env
 from slsac.envs.safety_gymnasium import SafetyGymnasiumEnv
 from slsac.evaluate import Lanes, Predict, evaluate, row_by_row
-from slsac.presets import preset
+from slsac.presets import off_policy_preset
 from slsac.types import EnvSpec
 
 Clock = Callable[[], float]
@@ -128,7 +128,7 @@ def measure_evaluation(
 
 
 def _policy_of_full_size(spec: EnvSpec) -> Predict:
-    head = policies.build(preset("sl-sac", "SafetyPointGoal1-v0").policy, spec)
+    head = policies.build(off_policy_preset("sl-sac", "SafetyPointGoal1-v0").policy, spec)
     params = head.init(jax.random.PRNGKey(0))
     mode = jax.jit(row_by_row(head.mode))
     return lambda observations: np.asarray(mode(params, observations))

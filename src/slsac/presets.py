@@ -9,19 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from slsac.config import (
+    ClippedConfig,
     Config,
     CostCriticConfig,
+    GaussianPolicyConfig,
     MetaDriveConfig,
     MultiplierConfig,
+    OffPolicyConfig,
+    OnPolicyConfig,
     OptimiserConfig,
     PolicyConfig,
     RewardCriticConfig,
+    TrustRegionConfig,
+    ValueCriticConfig,
 )
 from slsac.envs import family
-from slsac.errors import unknown_name
+from slsac.errors import InvalidInput, unknown_name
 
 ADAM = OptimiserConfig(
     kind="adam",
@@ -39,7 +45,7 @@ ADAM = OptimiserConfig(
 ADAMW = replace(ADAM, kind="adamw")
 ASGLD = replace(ADAM, kind="asgld")
 
-SL_SAC = Config(
+SL_SAC = OffPolicyConfig(
     algo="sl-sac",
     env="SafetyHalfCheetahVelocity-v1",
     seed=0,
@@ -159,7 +165,7 @@ WCSAC = replace(
 )
 
 
-def _omnisafe(config: Config, start_steps: int) -> Config:
+def _omnisafe(config: OffPolicyConfig, start_steps: int) -> OffPolicyConfig:
     """A baseline as OmniSafe runs it, for comparisons like for like."""
 
     def clipped(optimiser: OptimiserConfig) -> OptimiserConfig:
@@ -186,7 +192,7 @@ def _omnisafe(config: Config, start_steps: int) -> Config:
     )
 
 
-def _navigation(config: Config) -> Config:
+def _navigation(config: OffPolicyConfig) -> OffPolicyConfig:
     """The navigation tasks' settings: slow actor, fast critics, next to no entropy."""
     actor = replace(config.policy.optimiser, learning_rate=5e-6)
     reward = replace(config.reward_critic.optimiser, learning_rate=1e-3)
@@ -212,32 +218,121 @@ def _navigation(config: Config) -> Config:
     )
 
 
-def _driving(config: Config) -> Config:
-    """An episode costs 0 or 1, against a limit that is 250 times lower than the velocity tasks'."""
-    cost_limit = 0.1
-    faster = config.cost_limit / cost_limit
+DRIVING_COST_LIMIT = 0.1
+"""250 times lower than the velocity tasks': an episode costs 0 or 1."""
+
+
+def _driving_multiplier(config: Config) -> MultiplierConfig:
+    """Rates in proportion to the limits, so that a violation of a tenth counts like one of 25."""
+    faster = config.cost_limit / DRIVING_COST_LIMIT
     scaled = {
         "ascent": ("learning_rate",),
-        "adam": ("learning_rate",),
+        # On-policy, a step for each epoch of .035 is as large as it should be.
+        "adam": ("learning_rate",) if isinstance(config, OffPolicyConfig) else (),
         "pid": ("proportional_gain", "integral_gain", "derivative_gain"),
         "softplus": ("damping",),
     }[config.multiplier.rule]
     rates: dict[str, Any] = {name: faster * getattr(config.multiplier, name) for name in scaled}
+    # Among ten episodes a single violation is a CVaR of .2 and a mean of .1.
+    return replace(config.multiplier, window=max(50, config.multiplier.window), **rates)
+
+
+def _driving(config: OffPolicyConfig) -> OffPolicyConfig:
     fixed = not config.policy.automatic_temperature and config.policy.temperature > 0
     return replace(
         config,
-        cost_limit=cost_limit,
+        cost_limit=DRIVING_COST_LIMIT,
         # A random driver brakes as often as it accelerates and earns .015 a step, which the entropy
         # of the velocity tasks' temperature, worth .27 a step, would drown.
         policy=replace(config.policy, temperature=0.02 if fixed else config.policy.temperature),
         cost_critic=replace(config.cost_critic, cost_scaling="none"),
-        # Among ten episodes a single violation is a CVaR of .2 and a mean of .1.
-        multiplier=replace(config.multiplier, window=50, **rates),
+        multiplier=_driving_multiplier(config),
         metadrive=METADRIVE,
     )
 
 
-FAMILIES: dict[str, Callable[[Config], Config]] = {
+_VALUE_CRITIC = ValueCriticConfig(
+    hidden=(64, 64),
+    discount=0.99,
+    trace_decay=0.95,
+    weight_penalty=0.0,
+    optimiser=replace(ADAM, max_gradient_norm=40.0),
+)
+PPO_LAG = OnPolicyConfig(
+    algo="ppo-lag",
+    env=SL_SAC.env,
+    seed=0,
+    steps=10_000_000,
+    cost_limit=SL_SAC.cost_limit,
+    tail_fraction=SL_SAC.tail_fraction,
+    num_envs=2,
+    worker_processes=2,
+    normalise_observations=True,
+    observation_clip=5.0,
+    policy_update="clipped",
+    passes=40,
+    batch_size=64,
+    steps_per_epoch=20_000,
+    evaluate_every_epochs=5,
+    evaluation_episodes=SL_SAC.evaluation_episodes,
+    final_evaluation_episodes=SL_SAC.final_evaluation_episodes,
+    checkpoint_every_steps=20_000,
+    policy=GaussianPolicyConfig(
+        hidden=(64, 64),
+        initial_log_std=0.0,
+        optimiser=replace(ADAM, max_gradient_norm=40.0),
+    ),
+    reward_critic=_VALUE_CRITIC,
+    cost_critic=_VALUE_CRITIC,
+    clipped=ClippedConfig(ratio=0.2, maximum_kl=0.02, learning_rate_decay="none"),
+    trust_region=TrustRegionConfig(
+        maximum_kl=0.01,
+        kl_over_actions="sum",
+        violation_unit="per-step",
+        conjugate_gradient_steps=15,
+        damping=0.1,
+        line_search_steps=20,
+        line_search_decay=0.8,
+    ),
+    multiplier=replace(
+        SL_SAC.multiplier, signal="mean", rule="adam", learning_rate=0.035, window=100
+    ),
+    metadrive=None,
+)
+_FAST_CRITIC = replace(
+    _VALUE_CRITIC, optimiser=replace(_VALUE_CRITIC.optimiser, learning_rate=1e-3)
+)
+CPO = replace(
+    PPO_LAG,
+    algo="cpo",
+    policy_update="trust-region",
+    passes=10,
+    batch_size=128,
+    reward_critic=_FAST_CRITIC,
+    cost_critic=_FAST_CRITIC,
+    # The episodes of one epoch: the step must know the present policy's cost.
+    multiplier=replace(PPO_LAG.multiplier, window=20),
+)
+ON_POLICY = {
+    "ppo-lag": (PPO_LAG, "PPO, value critics, multiplier on the mean by Adam"),
+    "cpo": (CPO, "a trust region that keeps the constraint; no multiplier is learned"),
+}
+
+
+def _on_policy_omnisafe(config: OnPolicyConfig) -> OnPolicyConfig:
+    """An on-policy baseline as OmniSafe runs it."""
+    return replace(
+        config,
+        reward_critic=replace(config.reward_critic, weight_penalty=1e-3),
+        cost_critic=replace(config.cost_critic, weight_penalty=1e-3),
+        clipped=replace(config.clipped, learning_rate_decay="linear"),
+        trust_region=replace(
+            config.trust_region, kl_over_actions="mean", violation_unit="per-episode"
+        ),
+    )
+
+
+FAMILIES: dict[str, Callable[[OffPolicyConfig], OffPolicyConfig]] = {
     "velocity": lambda config: config,
     "navigation": _navigation,
     "driving": _driving,
@@ -298,16 +393,47 @@ ALGORITHMS: dict[str, Algorithm] = {
     **_ablations(),
     **{
         f"{name}/omnisafe": Algorithm(
-            _omnisafe(BASELINES[name].config, steps), f"{name} with OmniSafe's own settings"
+            _omnisafe(cast(OffPolicyConfig, BASELINES[name].config), steps),
+            f"{name} with OmniSafe's own settings",
         )
         for name, steps in START_STEPS.items()
+    },
+    **{name: Algorithm(*entry) for name, entry in ON_POLICY.items()},
+    **{
+        f"{name}/omnisafe": Algorithm(
+            _on_policy_omnisafe(config), f"{name} with OmniSafe's own settings"
+        )
+        for name, (config, _) in ON_POLICY.items()
     },
 }
 
 
-def preset(algo: str, env: str) -> Config:
-    """The full configuration of a named algorithm on a task, before any override."""
+def algorithm(algo: str) -> Algorithm:
+    """A named algorithm, or an error that suggests one."""
     if algo not in ALGORITHMS:
         raise unknown_name("algo", algo, ALGORITHMS)
-    config = replace(ALGORITHMS[algo].config, algo=algo, env=env)
-    return FAMILIES[family(env)](config)
+    return ALGORITHMS[algo]
+
+
+def preset(algo: str, env: str) -> Config:
+    """The full configuration of a named algorithm on a task, before any override."""
+    config = replace(algorithm(algo).config, algo=algo, env=env)
+    if isinstance(config, OffPolicyConfig):
+        return FAMILIES[family(env)](config)
+    if family(env) == "driving":
+        return replace(
+            config,
+            cost_limit=DRIVING_COST_LIMIT,
+            multiplier=_driving_multiplier(config),
+            metadrive=METADRIVE,
+        )
+    # Otherwise the on-policy baselines have one set of settings for all tasks.
+    return config
+
+
+def off_policy_preset(algo: str, env: str) -> OffPolicyConfig:
+    """The same for what only off-policy algorithms can do; an error for any other."""
+    config = preset(algo, env)
+    if not isinstance(config, OffPolicyConfig):
+        raise InvalidInput(f"algo is {algo}; here it must be an off-policy algorithm")
+    return config

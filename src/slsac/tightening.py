@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from slsac.calibration import NEGLIGIBLE, pooled_distance
-from slsac.config import Config
+from slsac.config import OffPolicyConfig
 from slsac.risk import cvar_error_bound, discounted_cost_limit
 from slsac.types import EnvSpec
 
@@ -26,7 +26,7 @@ FRACTIONS = (np.arange(16) + 0.5) / 16
 class Tightening:
     """Follows the episodes of training; part of a checkpoint. Does nothing unless configured."""
 
-    def __init__(self, config: Config, spec: EnvSpec) -> None:
+    def __init__(self, config: OffPolicyConfig, spec: EnvSpec) -> None:
         self.on = config.multiplier.tighten
         self._window = config.multiplier.tightening_window
         self._largest = config.multiplier.largest_tightening

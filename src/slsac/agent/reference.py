@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from slsac.agent.off_policy import AgentState
-from slsac.config import Config, OptimiserConfig
+from slsac.config import OffPolicyConfig, OptimiserConfig
 from slsac.langevin import fast_normal
 from slsac.networks import MLP
 from slsac.types import Batch
@@ -30,7 +30,7 @@ def network(params: MLP, x: Array) -> Array:
     return x @ params.weights[-1] + params.biases[-1]
 
 
-def sample_action(config: Config, policy: MLP, observation: Array, key: Array) -> Any:
+def sample_action(config: OffPolicyConfig, policy: MLP, observation: Array, key: Array) -> Any:
     """a = tanh(u), u ~ N(mu, sigma^2), and log pi(a|s) = log N(u) - sum log(1 - tanh(u)^2)."""
     mean, log_std = jnp.split(network(policy, observation), 2, axis=-1)
     log_std = jnp.clip(log_std, config.policy.log_std_min, config.policy.log_std_max)
@@ -60,13 +60,15 @@ def cost_quantiles(critic: Any, observation: Array, action: Array, fractions: Ar
     return network(critic.head, features[:, None, :] * embedded[None, :, :])[..., 0]
 
 
-def draw_fractions(config: Config, key: Array) -> Array:
+def draw_fractions(config: OffPolicyConfig, key: Array) -> Array:
     """One tau in each of N equal parts of [0, 1]; the minibatch shares them."""
     count = config.cost_critic.quantiles
     return (jnp.arange(count) + jax.random.uniform(key, (1, count))[0]) / count
 
 
-def tail_mean(config: Config, critic: Any, observation: Array, action: Array, key: Array) -> Array:
+def tail_mean(
+    config: OffPolicyConfig, critic: Any, observation: Array, action: Array, key: Array
+) -> Array:
     """CVaR of the cost-to-go: the mean of Z over tau in [1 - eps, 1]."""
     fractions = 1 - config.tail_fraction * (1 - draw_fractions(config, key))
     return jnp.maximum(jnp.mean(cost_quantiles(critic, observation, action, fractions), -1), 0.0)
@@ -92,7 +94,7 @@ def adam(config: OptimiserConfig, theta: Array, g: Array, m: Array, v: Array, n:
 
 
 def update(
-    config: Config, state: AgentState, batch: Batch, multiplier: Array, with_policy: bool
+    config: OffPolicyConfig, state: AgentState, batch: Batch, multiplier: Array, with_policy: bool
 ) -> AgentState:
     """One update: the reward critics, the cost critic, and in turn the policy and the targets."""
     keys = jax.random.split(jax.random.fold_in(state.key, state.updates), 5)

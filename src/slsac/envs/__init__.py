@@ -2,6 +2,7 @@
 
 from slsac.envs.check import check_safe_env
 from slsac.envs.gymnasium import duplicate_env
-from slsac.envs.registry import env_source, family, list_envs, make_env
+from slsac.envs.registry import Copies, copies_of, env_source, family, list_envs, make_env
 
-__all__ = ["check_safe_env", "duplicate_env", "env_source", "family", "list_envs", "make_env"]
+__all__ = ["Copies", "check_safe_env", "copies_of", "duplicate_env", "env_source", "family",
+           "list_envs", "make_env"]  # fmt: skip

@@ -125,13 +125,16 @@ def is_factory(env: Any) -> bool:
 
 
 def duplicate_env(env: Any) -> Any:
-    """An env argument for a second, independent env, such as the one for evaluation.
+    """An env argument for evaluation: the one that ``env`` names for it, or another of the same."""
+    return env.for_evaluation() if hasattr(env, "for_evaluation") else another_env(env)
 
-    Ids and factories make a new env each time and come back as they are, unless they name one
-    ``for_evaluation``; an env object is deep-copied, and refused if that fails.
+
+def another_env(env: Any) -> Any:
+    """An env argument for a second, independent env.
+
+    Ids and factories make a new env each time and come back as they are; an env object is
+    deep-copied, and refused if that fails.
     """
-    if hasattr(env, "for_evaluation"):
-        return env.for_evaluation()
     if isinstance(env, str) or is_factory(env):
         return env
     try:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium as gym
 
 from slsac.config import Config
-from slsac.envs.gymnasium import GymnasiumEnv, is_factory
+from slsac.envs.gymnasium import GymnasiumEnv, another_env, duplicate_env, is_factory
 from slsac.envs.metadrive import DESCRIPTION, METADRIVE_ID, MetaDriveFactory
 from slsac.envs.probe import PROBES
 from slsac.envs.safety_gymnasium import TASKS, Family, SafetyGymnasiumEnv
@@ -64,6 +65,26 @@ def make_env(
 def env_source(env: Any, config: Config) -> Any:
     """``env`` as `make_env` takes it, with the settings that ``config`` has for it."""
     return MetaDriveFactory(config.metadrive) if env == METADRIVE_ID and config.metadrive else env
+
+
+class Copies(NamedTuple):
+    """How a run makes further envs of its task."""
+
+    training: Callable[[], SafeEnv]
+    evaluation: Callable[[], SafeEnv]
+
+
+def copies_of(source: Any) -> Copies:
+    """Copies of what `make_env` takes; they can be sent to another process if ``source`` can."""
+    # An object is copied now: that it cannot be must not come out hours later.
+    return Copies(
+        functools.partial(_make_another, another_env(source)),
+        functools.partial(_make_another, duplicate_env(source)),
+    )
+
+
+def _make_another(source: Any) -> SafeEnv:
+    return make_env(another_env(source))
 
 
 def list_envs() -> list[tuple[str, str]]:

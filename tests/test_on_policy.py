@@ -1,0 +1,332 @@
+"""PPO-Lagrangian and CPO in training: values, constraint, resume, worker processes, real tasks."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import small_config
+from test_resume import everything, finished_steps, slsac, stopped, undisturbed
+
+from slsac import Agent, rundir
+from slsac.config import OnPolicyConfig
+from slsac.envs.probe import Choice, Constant
+from slsac.errors import InvalidInput, TrainingFailed
+from slsac.on_policy.samples import value
+from slsac.on_policy.train import Trainer
+from slsac.runlog import read_lines
+from slsac.types import Step
+
+Start = Callable[..., Trainer]
+ALGOS = ("ppo-lag", "cpo")
+every_algorithm = pytest.mark.parametrize("algo", ALGOS)
+
+
+def values(trainer: Trainer, observation: np.ndarray) -> tuple[float, float]:
+    """What the two critics expect of a state that is seen as it is."""
+    at = jnp.float32(observation)
+    return float(value(trainer.state.reward_critic, at)), float(
+        value(trainer.state.cost_critic, at)
+    )
+
+
+PLAIN = {"normalise_observations": False, "policy__initial_log_std": -1.0}
+
+
+def test_a_chain_is_worth_its_discounted_sums(start: Start) -> None:
+    trainer = start(
+        "ProbeChain-v0", "ppo-lag", reward_critic__discount=0.9, cost_critic__discount=0.9, **PLAIN
+    )
+    trainer.advance(400 * 12)
+    for state, expected in enumerate(((2.71, 3.24), (1.9, 3.6), (1.0, 4.0))):
+        assert values(trainer, np.eye(3)[state]) == pytest.approx(expected, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"), [("ProbeTerminated-v0", 1.0), ("ProbeTruncated-v0", 2.0)]
+)
+def test_only_termination_stops_bootstrapping(start: Start, env: str, expected: float) -> None:
+    trainer = start(env, "cpo", reward_critic__discount=0.5, cost_critic__discount=0.5, **PLAIN)
+    trainer.advance(400 * 12)
+    assert values(trainer, np.ones(1)) == pytest.approx((expected, expected), abs=0.05)
+
+
+CHOICE: dict[str, Any] = {
+    "cost_limit": Choice.LIMIT,
+    "policy__initial_log_std": -1.0,
+    # An effort has no later consequence here; a short horizon keeps noise out of the advantages.
+    "reward_critic__discount": 0.5,
+    "cost_critic__discount": 0.5,
+}
+
+
+def average_outcome(trainer: Trainer) -> tuple[float, float]:
+    """Return and cost of the deterministic policy over the next ten epochs."""
+    results = []
+    for _ in range(10):
+        trainer.advance(trainer.step + trainer.config.steps_per_epoch)
+        results.append(trainer.evaluate_now(1, final=False))
+    returns, costs = zip(*((one.returns[0], one.costs[0]) for one in results), strict=True)
+    return float(np.mean(returns)), float(np.mean(costs))
+
+
+STEADY: dict[str, dict[str, Any]] = {
+    # Adam takes hundreds of epochs to forget the first violations, and reward advantages are in
+    # units of their deviation, so that the right multiplier keeps rising as the policy narrows.
+    "ppo-lag": {
+        "multiplier__rule": "ascent",
+        "multiplier__learning_rate": 1.0,
+        "policy__optimiser__learning_rate": 5e-4,
+    },
+    "cpo": {"policy__initial_log_std": -2.0},
+}
+
+
+@every_algorithm
+def test_the_binding_constraint_is_kept_at_little_loss(start: Start, algo: str) -> None:
+    trainer = start("ProbeChoice-v0", algo, **(CHOICE | STEADY[algo]))
+    trainer.advance(400 * 40)
+    mean_return, mean_cost = average_outcome(trainer)
+    assert mean_cost <= 1.05 * Choice.LIMIT
+    assert mean_return >= 0.85 * Choice.BEST_SAFE_RETURN
+
+
+@every_algorithm
+def test_without_a_limit_the_same_agent_goes_all_out(start: Start, algo: str) -> None:
+    trainer = start("ProbeChoice-v0", algo, **(CHOICE | {"cost_limit": 1_000.0}))
+    trainer.advance(400 * 30)
+    result = trainer.evaluate_now(1, final=False)
+    assert result.returns[0] > 0.9 * 10.0
+    assert result.costs[0] > 10.0 * Choice.LIMIT
+
+
+def quick_config(algo: str, **overrides: Any) -> OnPolicyConfig:
+    """Epochs of 45 steps, so that each cuts an episode of ten, and a checkpoint every second."""
+    settings: dict[str, Any] = {
+        "steps": 330,
+        "num_envs": 3,
+        "steps_per_epoch": 45,
+        "batch_size": 15,
+        "passes": 3,
+        "checkpoint_every_steps": 90,
+        "evaluate_every_epochs": 2,
+        "multiplier__window": 5,
+        "cost_limit": 1.0,
+    }
+    config = small_config("ProbeChoice-v0", algo, **(settings | overrides))
+    assert isinstance(config, OnPolicyConfig)
+    return config
+
+
+@pytest.mark.parametrize(
+    ("algo", "overrides"),
+    [
+        ("ppo-lag", {}),
+        ("ppo-lag", {"clipped__learning_rate_decay": "linear", "normalise_observations": False}),
+        ("cpo", {}),
+    ],
+)
+def test_resumed_and_repeated_runs_equal_undisturbed_ones(
+    tmp_path: Path, algo: str, overrides: dict[str, Any]
+) -> None:
+    config = quick_config(algo, **overrides)
+    expected = undisturbed(tmp_path / "a", config)
+    assert stopped(tmp_path / "b", config, 14, 97, 180, 263) == expected
+
+
+def test_learning_in_parts_equals_learning_at_once() -> None:
+    settings = {"run": None, "num_envs": 3, "steps_per_epoch": 45, "batch_size": 15, "passes": 2}
+    settings |= {"worker_processes": 0, "policy": {"hidden": (8,)}}
+    parts = Agent("ppo-lag", env="ProbeChoice-v0", **settings).learn(60).learn(75)
+    whole = Agent("ppo-lag", env="ProbeChoice-v0", **settings).learn(135)
+    for one, other in zip(
+        jax.tree.leaves(parts.policy), jax.tree.leaves(whole.policy), strict=True
+    ):
+        assert np.array_equal(one, other)
+    parts.close()
+    whole.close()
+
+
+def test_worker_processes_give_the_same_bytes(tmp_path: Path) -> None:
+    # Hopper falls early, so that episodes end at other times in each environment.
+    def config(workers: int) -> OnPolicyConfig:
+        found = small_config(
+            "SafetyHopperVelocity-v1", "ppo-lag", steps=3_000, num_envs=3, steps_per_epoch=3_000,
+            batch_size=500, passes=1, worker_processes=workers, final_evaluation_episodes=0,
+        )  # fmt: skip
+        assert isinstance(found, OnPolicyConfig)
+        return found
+
+    expected = undisturbed(tmp_path / "a", config(0))
+    assert len(read_lines(tmp_path / "a" / "episodes.jsonl")) > 30
+    assert undisturbed(tmp_path / "b", config(2)) == expected
+
+
+def test_an_error_in_a_worker_process_says_what_it_was(tmp_path: Path) -> None:
+    config = quick_config("ppo-lag", worker_processes=2)
+    trainer = rundir.start(config, tmp_path / "a", env=FailsLater)
+    with pytest.raises(TrainingFailed, match=r"the environment failed .*: out of fuel; last good"):
+        trainer.advance(300)
+    trainer.close()
+    with pytest.raises(InvalidInput, match="worker_processes is 2; it must be 0 for an env"):
+        rundir.start(config, tmp_path / "b", env=lambda: Choice())
+
+
+class FailsLater(Choice):
+    """Fails in its 25th step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = 0
+
+    def step(self, action: np.ndarray) -> Step:
+        self.steps += 1
+        if self.steps == 25:
+            raise InvalidInput("out of fuel")
+        return super().step(action)
+
+
+class Infinite(Constant):
+    """Gives an infinite cost in its 20th step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = 0
+
+    def step(self, action: np.ndarray) -> Step:
+        self.steps += 1
+        result = super().step(action)
+        return result._replace(cost=np.inf) if self.steps == 20 else result
+
+
+def test_a_non_finite_cost_is_named(tmp_path: Path) -> None:
+    config = small_config("ProbeConstant-v0", "ppo-lag", num_envs=2)
+    trainer = rundir.start(config, tmp_path, env=Infinite)
+    with pytest.raises(TrainingFailed, match="non-finite cost at step 36, episode 36"):
+        trainer.advance(100)
+    trainer.close()
+
+
+def test_a_non_finite_parameter_stops_the_run_and_is_named(start: Start) -> None:
+    trainer = start("ProbeChoice-v0", "cpo")
+    critic = jax.tree.map(lambda leaf: leaf.at[0].set(jnp.nan), trainer.state.cost_critic)
+    trainer.state = trainer.state._replace(cost_critic=critic)
+    with pytest.raises(TrainingFailed, match=r"not finite after step 400: .*cost_critic par"):
+        trainer.advance(400)
+
+
+@every_algorithm
+def test_the_multiplier_does_not_move_before_an_episode_has_finished(
+    start: Start, algo: str
+) -> None:
+    trainer = start("ProbeChoice-v0", algo, multiplier__initial=0.5)
+    begun = trainer.multiplier_state
+    trainer.advance(18)
+    assert trainer.records.window == []
+    assert trainer.cost_signal is None
+    trainer._learn()
+    assert trainer.multiplier_state.value == (begun.value if algo == "ppo-lag" else 0.0)
+
+
+def test_the_multiplier_moves_before_the_policy(start: Start) -> None:
+    # The first epoch costs more than the limit of 0, so its own update already charges for it.
+    trainer = start("ProbeConstant-v0", "ppo-lag", cost_limit=0.0)
+    trainer.advance(400)
+    line = read_lines(trainer.run / "progress.jsonl")[0]
+    assert line["multiplier"] == pytest.approx(0.035)
+    assert line["signal"] == 2.0
+
+
+def test_an_episode_that_the_epoch_cuts_is_not_counted(start: Start) -> None:
+    # 45 steps in 3 environments: one whole episode of ten and five steps of another in each.
+    trainer = start("ProbeChoice-v0", "ppo-lag", num_envs=3, steps_per_epoch=45, batch_size=15)
+    trainer.advance(90)
+    episodes = read_lines(trainer.run / "episodes.jsonl")
+    assert [line["length"] for line in episodes] == [10] * 6
+    rollout = trainer._collector.rollout
+    assert np.array_equal(np.flatnonzero(rollout.ended[:, 0]), [9, 14])
+    assert not rollout.terminated.any()
+
+
+def test_an_epoch_must_hold_an_episode(tmp_path: Path) -> None:
+    config = small_config("ProbeChoice-v0", "ppo-lag", num_envs=4, steps_per_epoch=36, batch_size=9)
+    with pytest.raises(InvalidInput) as caught:
+        rundir.start(config, tmp_path)
+    assert str(caught.value) == (
+        "steps_per_epoch is 36; it must be at least num_envs times an episode's 10 steps, 40"
+    )
+
+
+def test_the_saved_policy_normalises_as_the_training_did(tmp_path: Path) -> None:
+    trainer = rundir.start(small_config("ProbeChoice-v0", "ppo-lag"), tmp_path)
+    trainer.advance(400)
+    trainer.save_final()
+    moments = trainer._moments
+    assert moments is not None
+    # Ten steps show eleven observations, the first state six times.
+    assert moments.mean == pytest.approx([6 / 11, 5 / 11])
+    trainer.close()
+    agent = Agent.load(tmp_path)
+    assert np.asarray(agent.policy.normaliser.mean) == pytest.approx(moments.mean)
+    observation = np.array([0.0, 1.0], np.float32)
+    action = agent.predict(observation)
+    assert action == pytest.approx(trainer.predict(observation))
+    seen = moments.normalise(observation[None], 5.0)
+    network = jax.tree.map(np.asarray, agent.policy.gaussian).network
+    assert action == pytest.approx(np.clip(network(seen, np.tanh)[0], -1, 1), abs=1e-4)
+    # Evaluation leaves the moments alone, and a sampled action differs from the mean.
+    before = agent.policy.normaliser
+    agent.evaluate(2)
+    assert agent.policy.normaliser is before
+    assert agent.predict(observation, deterministic=False) != pytest.approx(action)
+
+
+@pytest.mark.parametrize("env", ["SafetyHopperVelocity-v1", "SafetyPointGoal1-v0"])
+@every_algorithm
+def test_first_epoch_on_a_real_task_is_finite(tmp_path: Path, algo: str, env: str) -> None:
+    config = small_config(
+        env, algo, num_envs=1, steps_per_epoch=1_000, passes=2, batch_size=100, cost_limit=0.0
+    )
+    trainer = rundir.start(config, tmp_path)
+    before = jax.tree.map(np.array, trainer.state.policy.gaussian)
+    trainer.advance(1_000)
+    after = jax.tree.map(np.array, trainer.state.policy.gaussian)
+    trainer.close()
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(trainer.state))
+    assert np.any(before.log_std != after.log_std)
+    line = read_lines(tmp_path / "progress.jsonl")[0]
+    assert line["episodes"] >= 1
+    assert all(np.isfinite(number) for number in line.values())
+
+
+def test_killed_and_resumed_on_the_command_line_equals_undisturbed(tmp_path: Path) -> None:
+    flags = [
+        "--algo", "ppo-lag", "--env", "SafetyHopperVelocity-v1", "--steps", "7000",
+        "--steps-per-epoch", "1000", "--num-envs", "1", "--worker-processes", "1",
+        "--passes", "2", "--checkpoint-every-steps", "1000", "--final-evaluation-episodes", "2",
+        "--evaluate-every-epochs", "2", "--evaluation-episodes", "1",
+    ]  # fmt: skip
+    process = slsac("train", *flags, "--run", str(tmp_path / "a"))
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors.decode()
+    process = slsac("train", *flags, "--run", str(tmp_path / "b"))
+    deadline = time.monotonic() + 300
+    while finished_steps(tmp_path / "b") < 2_500 and time.monotonic() < deadline:
+        assert process.poll() is None, "the run ended before it could be killed"
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    process = slsac("resume", str(tmp_path / "b"))
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors.decode()
+    assert everything(tmp_path / "b") == everything(tmp_path / "a")
+    config = json.loads((tmp_path / "b" / "config.json").read_text())
+    assert config["clipped"]["ratio"] == 0.2

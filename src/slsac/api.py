@@ -20,7 +20,6 @@ from slsac.errors import InvalidInput
 from slsac.evaluate import Evaluation, evaluate
 from slsac.overrides import with_overrides
 from slsac.presets import preset
-from slsac.train import Trainer
 from slsac.types import SafeEnv
 
 
@@ -63,7 +62,7 @@ class Agent:
             run = tempfile.mkdtemp(prefix="slsac-")
             weakref.finalize(self, shutil.rmtree, run, ignore_errors=True)
         self.run = Path(run)
-        self._trainer: Trainer | None = rundir.start(
+        self._trainer: rundir.Trainer | None = rundir.start(
             self.config, self.run, env=env, overwrite=overwrite, display=self._display
         )
         self.spec = self._trainer.spec
@@ -183,7 +182,6 @@ class Agent:
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
             raise InvalidInput(f"run {str(run)!r} is not empty; it must be a new directory")
         if self._trainer is not None:
-            self._trainer.replay.flush()
             self._trainer.save_final()
         partial = target.with_name(f".saving-{target.name}")
         shutil.rmtree(partial, ignore_errors=True)

@@ -131,8 +131,7 @@ def _announce(trainer: Any, note: Callable[[str], None]) -> None:
         f"at {config.cost_critic.discount:g}); tail fraction {config.tail_fraction:g}; "
         f"run directory {trainer.run}"
     )
-    if config.warmup_steps:
-        note(f"the first {config.warmup_steps:,} steps act at random; learning begins after them")
+    note(trainer.schedule)
 
 
 def _train_to_end(trainer: Any, display: Any) -> int:

@@ -225,8 +225,8 @@ class MultiplierConfig:
 
 
 @dataclass(frozen=True)
-class Config:
-    """Everything that determines a run. Clocks are counted in environment steps."""
+class OffPolicyConfig:
+    """Everything that determines an off-policy run. Clocks are counted in environment steps."""
 
     algo: str
     """Name of a preset, as `slsac algos` lists them."""
@@ -268,22 +268,186 @@ class Config:
     multiplier: MultiplierConfig
 
     def __post_init__(self) -> None:
-        _require(0 <= self.seed < 2**32, "seed", self.seed, "in [0, 2**32)")
-        _require(self.cost_limit >= 0, "cost_limit", self.cost_limit, "at least 0")
-        _require(0 < self.tail_fraction <= 1, "tail_fraction", self.tail_fraction, "in (0, 1]")
+        _check_run(self)
         _require(0 < self.polyak <= 1, "polyak", self.polyak, "in (0, 1]")
-        for name in ("warmup_steps", "multiplier_warmup_steps", "final_evaluation_episodes"):
+        for name in ("warmup_steps", "multiplier_warmup_steps"):
             _require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
-        for name in (
-            "steps", "policy_delay", "batch_size", "replay_capacity", "steps_per_epoch",
-            "evaluate_every_epochs", "evaluation_episodes", "checkpoint_every_steps",
-        ):  # fmt: skip
+        for name in ("policy_delay", "batch_size", "replay_capacity"):
             _require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
         _require(
             self.cost_critic.cost_scaling == "none" or self.multiplier.signal != "critic",
             "cost_critic.cost_scaling", self.cost_critic.cost_scaling,
             "none where multiplier.signal is critic",
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GaussianPolicyConfig:
+    hidden: tuple[int, ...]
+    """Widths of the hidden layers."""
+    initial_log_std: float
+    """Log standard deviation of every action at the start; it does not depend on the state."""
+    optimiser: OptimiserConfig
+
+    def __post_init__(self) -> None:
+        _require_widths("hidden", self.hidden)
+
+
+@dataclass(frozen=True)
+class ValueCriticConfig:
+    hidden: tuple[int, ...]
+    """Widths of the hidden layers."""
+    discount: float
+    """Discount gamma of rewards, or of costs."""
+    trace_decay: float
+    """The lambda of generalised advantage estimation."""
+    weight_penalty: float
+    """Weight of the sum of squared parameters in the critic's loss."""
+    optimiser: OptimiserConfig
+
+    def __post_init__(self) -> None:
+        _require(0 <= self.discount < 1, "discount", self.discount, "in [0, 1)")
+        _require(0 <= self.trace_decay <= 1, "trace_decay", self.trace_decay, "in [0, 1]")
+        _require(self.weight_penalty >= 0, "weight_penalty", self.weight_penalty, "at least 0")
+        _require_widths("hidden", self.hidden)
+
+
+@dataclass(frozen=True)
+class ClippedConfig:
+    """PPO's policy update; on_policy/ppo_lag.py has the formulas."""
+
+    ratio: float
+    """How far the probability ratio may move from 1 before its gain is cut off."""
+    maximum_kl: float
+    """No further pass once the KL divergence from the epoch's first policy is above this."""
+    learning_rate_decay: Literal["none", "linear"]
+    """Linear: the policy's step size falls to 0 at the run's last step."""
+
+    def __post_init__(self) -> None:
+        _require(0 < self.ratio < 1, "ratio", self.ratio, "in (0, 1)")
+        _require(self.maximum_kl > 0, "maximum_kl", self.maximum_kl, "above 0")
+
+
+@dataclass(frozen=True)
+class TrustRegionConfig:
+    """CPO's policy update; on_policy/cpo.py has the formulas."""
+
+    maximum_kl: float
+    """Largest KL divergence delta of one update."""
+    kl_over_actions: Literal["sum", "mean"]
+    """KL of an action vector: the sum over its dimensions, or their mean (OmniSafe)."""
+    violation_unit: Literal["per-step", "per-episode"]
+    """What the constraint's gradient, which is per step, is held against: the violation divided by
+    the mean length of an episode, or as it is (OmniSafe)."""
+    conjugate_gradient_steps: int
+    """Steps of each conjugate-gradient solve."""
+    damping: float
+    """Multiple of the identity added to the Fisher matrix."""
+    line_search_steps: int
+    """Step lengths tried, the full step first."""
+    line_search_decay: float
+    """Factor from one step length to the next."""
+
+    def __post_init__(self) -> None:
+        _require(self.maximum_kl > 0, "maximum_kl", self.maximum_kl, "above 0")
+        _require(self.damping >= 0, "damping", self.damping, "at least 0")
+        for name in ("conjugate_gradient_steps", "line_search_steps"):
+            _require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        _require(
+            0 < self.line_search_decay < 1,
+            "line_search_decay", self.line_search_decay, "in (0, 1)",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OnPolicyConfig:
+    """Everything that determines an on-policy run; what it shares with the other kind of run has
+    the same name there."""
+
+    algo: str
+    """Name of a preset, as `slsac algos` lists them."""
+    env: str
+    """Task id, as `slsac envs` lists them, or any Gymnasium id."""
+    seed: int
+    """Seed of everything random."""
+    steps: int
+    """Environment steps in all; those after the last whole epoch are not learned from."""
+    cost_limit: float
+    """Largest allowed cost of an episode, undiscounted."""
+    tail_fraction: float
+    """Share eps of worst outcomes that CVaR averages; 1 is the plain mean."""
+    num_envs: int
+    """Environments stepped side by side."""
+    worker_processes: int
+    """Processes the environments are spread over; 0: all in the training process. The numbers do
+    not depend on it."""
+    normalise_observations: bool
+    """Shifts and scales observations by their running mean and deviation."""
+    observation_clip: float
+    """Bound of a normalised observation's entries."""
+    policy_update: Literal["clipped", "trust-region"]
+    """PPO's surrogate, or CPO's constrained step."""
+    passes: int
+    """Passes over an epoch's steps: of policy and critics (clipped), or of the critics alone."""
+    batch_size: int
+    """Steps in a minibatch."""
+    steps_per_epoch: int
+    """Steps, over all environments, between two updates, and two lines of progress.jsonl."""
+    evaluate_every_epochs: int
+    """Epochs between two evaluations during training."""
+    evaluation_episodes: int
+    """Deterministic episodes of an evaluation during training."""
+    final_evaluation_episodes: int
+    """Deterministic episodes at the end; 0: none."""
+    checkpoint_every_steps: int
+    """A checkpoint is written at the first epoch end this many steps after the last one."""
+    policy: GaussianPolicyConfig
+    reward_critic: ValueCriticConfig
+    cost_critic: ValueCriticConfig
+    clipped: ClippedConfig
+    trust_region: TrustRegionConfig
+    multiplier: MultiplierConfig
+
+    def __post_init__(self) -> None:
+        _check_run(self)
+        for name in ("num_envs", "passes", "batch_size"):
+            _require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        _require(
+            0 <= self.worker_processes <= self.num_envs,
+            "worker_processes", self.worker_processes, f"in [0, num_envs = {self.num_envs}]",
+        )  # fmt: skip
+        _require(
+            self.steps_per_epoch % self.num_envs == 0,
+            "num_envs", self.num_envs, f"a divisor of steps_per_epoch = {self.steps_per_epoch}",
+        )  # fmt: skip
+        _require(
+            self.batch_size <= self.steps_per_epoch,
+            "batch_size", self.batch_size, "at most steps_per_epoch",
+        )  # fmt: skip
+        _require(self.observation_clip > 0, "observation_clip", self.observation_clip, "above 0")
+        _require(
+            self.multiplier.signal != "critic",
+            "multiplier.signal", self.multiplier.signal, "mean or empirical-cvar on-policy",
+        )  # fmt: skip
+
+
+Config = OffPolicyConfig | OnPolicyConfig
+
+
+def _check_run(config: Config) -> None:
+    """The fields that every run has."""
+    _require(0 <= config.seed < 2**32, "seed", config.seed, "in [0, 2**32)")
+    _require(config.cost_limit >= 0, "cost_limit", config.cost_limit, "at least 0")
+    _require(0 < config.tail_fraction <= 1, "tail_fraction", config.tail_fraction, "in (0, 1]")
+    _require(
+        config.final_evaluation_episodes >= 0,
+        "final_evaluation_episodes", config.final_evaluation_episodes, "at least 0",
+    )  # fmt: skip
+    for name in (
+        "steps", "steps_per_epoch", "evaluate_every_epochs", "evaluation_episodes",
+        "checkpoint_every_steps",
+    ):  # fmt: skip
+        _require(getattr(config, name) >= 1, name, getattr(config, name), "at least 1")
 
 
 def _require_widths(field: str, widths: tuple[int, ...]) -> None:

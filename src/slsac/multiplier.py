@@ -29,7 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from slsac.config import MultiplierConfig
 from slsac.risk import empirical_cvar
@@ -40,6 +40,12 @@ class MultiplierState(NamedTuple):
 
     value: float
     memory: tuple[float, ...] = ()
+
+
+def restored(facts: Sequence[Any]) -> MultiplierState:
+    """The state as a checkpoint's JSON holds it."""
+    value, memory = facts
+    return MultiplierState(value, tuple(memory))
 
 
 class Multiplier(NamedTuple):

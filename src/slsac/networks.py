@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -15,7 +15,10 @@ Module = TypeVar("Module")
 
 
 class MLP(eqx.Module):
-    """Fully connected ReLU layers with a linear last one; works on ``[..., features]``."""
+    """Fully connected layers, ReLU unless another activation is given, with a linear last one.
+
+    Works on ``[..., features]``; with numpy parameters and a numpy activation, on numpy arrays.
+    """
 
     weights: tuple[jax.Array, ...]
     biases: tuple[jax.Array, ...]
@@ -38,9 +41,9 @@ class MLP(eqx.Module):
             at += (inputs + 1) * outputs
         self.weights, self.biases = tuple(weights), tuple(biases)
 
-    def __call__(self, x: jax.Array) -> jax.Array:
+    def __call__(self, x: Any, activate: Callable[[Any], Any] = jax.nn.relu) -> Any:
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
-            x = jax.nn.relu(x @ weight + bias)
+            x = activate(x @ weight + bias)
         return x @ self.weights[-1] + self.biases[-1]
 
 

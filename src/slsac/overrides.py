@@ -9,8 +9,9 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from slsac.config import Config
+from slsac.config import OffPolicyConfig
 from slsac.errors import InvalidInput, unknown_name
+from slsac.presets import algorithm
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -18,8 +19,13 @@ def to_dict(config: Any) -> dict[str, Any]:
     return dataclasses.asdict(config)
 
 
-def from_dict(values: Mapping[str, Any], kind: type = Config, prefix: str = "") -> Any:
-    """Rebuilds a config from `to_dict`'s output; every field must be there and no other."""
+def from_dict(values: Mapping[str, Any], kind: type | None = None, prefix: str = "") -> Any:
+    """Rebuilds a config from `to_dict`'s output; every field must be there and no other.
+
+    Args:
+        kind: the config class; that of the algorithm's preset if not given.
+    """
+    kind = kind or type(algorithm(str(values.get("algo"))).config)
     hints = typing.get_type_hints(kind)
     names = [field.name for field in dataclasses.fields(kind)]
     for name in values:
@@ -33,13 +39,18 @@ def from_dict(values: Mapping[str, Any], kind: type = Config, prefix: str = "") 
     return _construct(kind, fields, prefix)
 
 
-def with_overrides(config: Any, overrides: Mapping[str, Any], prefix: str = "") -> Any:
+def with_overrides(config: Any, overrides: Mapping[str, Any]) -> Any:
     """A copy of ``config`` with fields replaced.
 
     Args:
         overrides: values by dotted name (``reward_critic.pairs``), or nested mappings; text is
             converted to the field's type, so that flags, YAML and Python share this one way in.
     """
+    return _overridden(config, overrides, "", field_names(type(config)))
+
+
+def _overridden(config: Any, overrides: Mapping[str, Any], prefix: str, known: list[str]) -> Any:
+    """One part of a config; ``known`` are the names of all fields, for the error's hint."""
     kind = type(config)
     hints = typing.get_type_hints(kind)
     here: dict[str, Any] = {}
@@ -48,7 +59,7 @@ def with_overrides(config: Any, overrides: Mapping[str, Any], prefix: str = "") 
         name = str(given).replace("-", "_")
         head, _, rest = name.partition(".")
         if head not in hints or (rest and not dataclasses.is_dataclass(hints[head])):
-            raise _unknown_field(prefix + name, field_names())
+            raise _unknown_field(prefix + name, known)
         if rest:
             below.setdefault(head, {})[rest] = value
         elif dataclasses.is_dataclass(hints[head]) and isinstance(value, Mapping):
@@ -57,12 +68,12 @@ def with_overrides(config: Any, overrides: Mapping[str, Any], prefix: str = "") 
             here[head] = _coerce(value, hints[head], prefix + head)
     for head, nested in below.items():
         part = here.get(head, getattr(config, head))
-        here[head] = with_overrides(part, nested, f"{prefix}{head}.")
+        here[head] = _overridden(part, nested, f"{prefix}{head}.", known)
     fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     return _construct(kind, fields | here, prefix)
 
 
-def field_names(kind: type = Config, prefix: str = "") -> list[str]:
+def field_names(kind: type = OffPolicyConfig, prefix: str = "") -> list[str]:
     """The dotted name of every field that holds a value."""
     names = []
     for name, hint in typing.get_type_hints(kind).items():

@@ -9,15 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from slsac.config import (
+    ClippedConfig,
     Config,
     CostCriticConfig,
+    GaussianPolicyConfig,
     MultiplierConfig,
+    OffPolicyConfig,
+    OnPolicyConfig,
     OptimiserConfig,
     PolicyConfig,
     RewardCriticConfig,
+    TrustRegionConfig,
+    ValueCriticConfig,
 )
 from slsac.envs import family
 from slsac.errors import unknown_name
@@ -38,7 +44,7 @@ ADAM = OptimiserConfig(
 ADAMW = replace(ADAM, kind="adamw")
 ASGLD = replace(ADAM, kind="asgld")
 
-SL_SAC = Config(
+SL_SAC = OffPolicyConfig(
     algo="sl-sac",
     env="SafetyHalfCheetahVelocity-v1",
     seed=0,
@@ -134,7 +140,7 @@ WCSAC = replace(
 )
 
 
-def _omnisafe(config: Config, start_steps: int) -> Config:
+def _omnisafe(config: OffPolicyConfig, start_steps: int) -> OffPolicyConfig:
     """A baseline as OmniSafe runs it, for comparisons like for like."""
 
     def clipped(optimiser: OptimiserConfig) -> OptimiserConfig:
@@ -161,7 +167,7 @@ def _omnisafe(config: Config, start_steps: int) -> Config:
     )
 
 
-def _navigation(config: Config) -> Config:
+def _navigation(config: OffPolicyConfig) -> OffPolicyConfig:
     """The navigation tasks' settings: slow actor, fast critics, next to no entropy."""
     actor = replace(config.policy.optimiser, learning_rate=5e-6)
     reward = replace(config.reward_critic.optimiser, learning_rate=1e-3)
@@ -187,7 +193,87 @@ def _navigation(config: Config) -> Config:
     )
 
 
-FAMILIES: dict[str, Callable[[Config], Config]] = {
+_VALUE_CRITIC = ValueCriticConfig(
+    hidden=(64, 64),
+    discount=0.99,
+    trace_decay=0.95,
+    weight_penalty=0.0,
+    optimiser=replace(ADAM, max_gradient_norm=40.0),
+)
+PPO_LAG = OnPolicyConfig(
+    algo="ppo-lag",
+    env=SL_SAC.env,
+    seed=0,
+    steps=10_000_000,
+    cost_limit=SL_SAC.cost_limit,
+    tail_fraction=SL_SAC.tail_fraction,
+    num_envs=2,
+    worker_processes=2,
+    normalise_observations=True,
+    observation_clip=5.0,
+    policy_update="clipped",
+    passes=40,
+    batch_size=64,
+    steps_per_epoch=20_000,
+    evaluate_every_epochs=5,
+    evaluation_episodes=SL_SAC.evaluation_episodes,
+    final_evaluation_episodes=SL_SAC.final_evaluation_episodes,
+    checkpoint_every_steps=20_000,
+    policy=GaussianPolicyConfig(
+        hidden=(64, 64),
+        initial_log_std=0.0,
+        optimiser=replace(ADAM, max_gradient_norm=40.0),
+    ),
+    reward_critic=_VALUE_CRITIC,
+    cost_critic=_VALUE_CRITIC,
+    clipped=ClippedConfig(ratio=0.2, maximum_kl=0.02, learning_rate_decay="none"),
+    trust_region=TrustRegionConfig(
+        maximum_kl=0.01,
+        kl_over_actions="sum",
+        violation_unit="per-step",
+        conjugate_gradient_steps=15,
+        damping=0.1,
+        line_search_steps=20,
+        line_search_decay=0.8,
+    ),
+    multiplier=replace(
+        SL_SAC.multiplier, signal="mean", rule="adam", learning_rate=0.035, window=100
+    ),
+)
+_FAST_CRITIC = replace(
+    _VALUE_CRITIC, optimiser=replace(_VALUE_CRITIC.optimiser, learning_rate=1e-3)
+)
+CPO = replace(
+    PPO_LAG,
+    algo="cpo",
+    policy_update="trust-region",
+    passes=10,
+    batch_size=128,
+    reward_critic=_FAST_CRITIC,
+    cost_critic=_FAST_CRITIC,
+    # The episodes of one epoch: the step must know the present policy's cost.
+    multiplier=replace(PPO_LAG.multiplier, window=20),
+)
+ON_POLICY = {
+    "ppo-lag": (PPO_LAG, "PPO, value critics, multiplier on the mean by Adam"),
+    "cpo": (CPO, "a trust region that keeps the constraint; no multiplier is learned"),
+}
+
+
+def _on_policy_omnisafe(config: OnPolicyConfig) -> OnPolicyConfig:
+    """An on-policy baseline as OmniSafe runs it."""
+    return replace(
+        config,
+        reward_critic=replace(config.reward_critic, weight_penalty=1e-3),
+        cost_critic=replace(config.cost_critic, weight_penalty=1e-3),
+        clipped=replace(config.clipped, learning_rate_decay="linear"),
+        trust_region=replace(
+            config.trust_region, kl_over_actions="mean", violation_unit="per-episode"
+        ),
+    )
+
+
+FAMILIES: dict[str, Callable[[OffPolicyConfig], OffPolicyConfig]] = {
     "velocity": lambda config: config,
     "navigation": _navigation,
     "other": lambda config: config,
@@ -247,16 +333,30 @@ ALGORITHMS: dict[str, Algorithm] = {
     **_ablations(),
     **{
         f"{name}/omnisafe": Algorithm(
-            _omnisafe(BASELINES[name].config, steps), f"{name} with OmniSafe's own settings"
+            _omnisafe(cast(OffPolicyConfig, BASELINES[name].config), steps),
+            f"{name} with OmniSafe's own settings",
         )
         for name, steps in START_STEPS.items()
+    },
+    **{name: Algorithm(*entry) for name, entry in ON_POLICY.items()},
+    **{
+        f"{name}/omnisafe": Algorithm(
+            _on_policy_omnisafe(config), f"{name} with OmniSafe's own settings"
+        )
+        for name, (config, _) in ON_POLICY.items()
     },
 }
 
 
-def preset(algo: str, env: str) -> Config:
-    """The full configuration of a named algorithm on a task, before any override."""
+def algorithm(algo: str) -> Algorithm:
+    """A named algorithm, or an error that suggests one."""
     if algo not in ALGORITHMS:
         raise unknown_name("algo", algo, ALGORITHMS)
-    config = replace(ALGORITHMS[algo].config, algo=algo, env=env)
-    return FAMILIES[family(env)](config)
+    return ALGORITHMS[algo]
+
+
+def preset(algo: str, env: str) -> Config:
+    """The full configuration of a named algorithm on a task, before any override."""
+    config = replace(algorithm(algo).config, algo=algo, env=env)
+    # The on-policy baselines have one set of settings for all tasks.
+    return FAMILIES[family(env)](config) if isinstance(config, OffPolicyConfig) else config

@@ -6,31 +6,49 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from slsac import checkpoint, provenance
 from slsac.agent import off_policy
-from slsac.config import Config
+from slsac.config import Config, OffPolicyConfig, OnPolicyConfig
 from slsac.display import Display, Silent
 from slsac.envs import duplicate_env, make_env
 from slsac.errors import InvalidInput
 from slsac.lock import RunLock
+from slsac.on_policy import agent as on_policy
+from slsac.on_policy.train import Trainer as OnPolicyTrainer
 from slsac.overrides import from_dict, to_dict, with_overrides
 from slsac.presets import preset
 from slsac.runlog import read_lines
-from slsac.train import Trainer
+from slsac.train import Trainer as OffPolicyTrainer
 from slsac.types import EnvSpec, SafeEnv
+
+Trainer = OffPolicyTrainer | OnPolicyTrainer
 
 MARKER = ".slsac-run"
 LOGS = ("progress.jsonl", "episodes.jsonl", "evaluations.jsonl", "timing.jsonl")
 FOLDERS = ("replay", "checkpoints", "tensorboard")
+
+
+class Learner(NamedTuple):
+    """What a kind of config is trained by, and how its agent's functions are built."""
+
+    trainer: Callable[..., Trainer]
+    build: Callable[..., off_policy.OffPolicyAgent | on_policy.OnPolicyAgent]
+
+
+LEARNERS: dict[type, Learner] = {
+    OffPolicyConfig: Learner(OffPolicyTrainer, off_policy.build),
+    OnPolicyConfig: Learner(OnPolicyTrainer, on_policy.build),
+}
 
 
 def start(
@@ -57,7 +75,7 @@ def start(
     made = make_env(source)
     made.reset(0)
     made.step(np.zeros(made.spec.action_size, np.float32))
-    make_evaluation_env = _evaluation_env(source)
+    make_another_env = _another_env(source)
     run.mkdir(parents=True, exist_ok=True)
     lock = RunLock(run)
     # The marker says that what is here is ours, and without its config a run is none: a start or
@@ -67,7 +85,8 @@ def start(
         (run / name).unlink(missing_ok=True)
     for name in FOLDERS:
         shutil.rmtree(run / name, ignore_errors=True)
-    trainer = Trainer(config, run, made, make_evaluation_env, display or Silent(), new=True)
+    make_trainer = LEARNERS[type(config)].trainer
+    trainer = make_trainer(config, run, made, make_another_env, display or Silent(), new=True)
     trainer.lock = lock
     trainer.log.rewind({})
     trainer.save_checkpoint()
@@ -112,8 +131,9 @@ def resume(
         config = with_overrides(config, {"steps": steps})
     source = config.env if env is None else env
     lock = RunLock(run)
-    trainer = Trainer(
-        config, run, make_env(source), _evaluation_env(source), display or Silent(), new=False
+    make_trainer = LEARNERS[type(config)].trainer
+    trainer = make_trainer(
+        config, run, make_env(source), _another_env(source), display or Silent(), new=False
     )
     trainer.lock = lock
     trainer.load_checkpoint()
@@ -164,15 +184,20 @@ def _filled(values: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
     return filled
 
 
-def load_policy(run: Path) -> tuple[off_policy.OffPolicyAgent, Any]:
+def load_policy(
+    run: Path,
+) -> tuple[off_policy.OffPolicyAgent | on_policy.OnPolicyAgent, Any]:
     """The agent's functions and the newest policy of a run; needs neither the task nor replay."""
     config, spec, _ = read_config(run)
-    agent = off_policy.build(config, spec)
+    agent = LEARNERS[type(config)].build(config, spec)
     like = jax.eval_shape(agent.init, jax.random.PRNGKey(0)).policy
     return agent, checkpoint.load_tensors(run / "policy.safetensors", like)
 
 
-def _evaluation_env(source: Any) -> Callable[[], SafeEnv]:
+def _another_env(source: Any) -> Callable[[], SafeEnv]:
     # An object is copied now: that it cannot be must not come out hours later.
-    second = duplicate_env(source)
-    return lambda: make_env(second)
+    return functools.partial(_copied_env, duplicate_env(source))
+
+
+def _copied_env(source: Any) -> SafeEnv:
+    return make_env(duplicate_env(source))

@@ -17,7 +17,7 @@ from slsac.agent import cost_critic as cost_critics
 from slsac.agent import policy as policies
 from slsac.agent import reward_critic as reward_critics
 from slsac.agent.optimisers import build_optimiser
-from slsac.config import Config
+from slsac.config import OffPolicyConfig
 from slsac.types import Batch, EnvSpec
 
 Metrics = dict[str, jax.Array]
@@ -63,7 +63,7 @@ class OffPolicyAgent(NamedTuple):
     """(state, batch, multiplier, update_policy) -> (state, metrics); the flag is static."""
 
 
-def build(config: Config, spec: EnvSpec) -> OffPolicyAgent:
+def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
     """Chooses the parts that ``config`` names. The returned functions are pure and unjitted."""
     head = policies.build(config.policy, spec)
     reward = reward_critics.build(config.reward_critic, spec)
@@ -234,10 +234,15 @@ def _descend(
     return optax.apply_updates(params, updates), state
 
 
-def finite_parts(state: AgentState, metrics: Metrics) -> dict[str, jax.Array]:
+LEARNED = ("policy", "reward_critics", "cost_critic", "log_temperature")
+
+
+def finite_parts(
+    state: Any, metrics: Metrics, learned: tuple[str, ...] = LEARNED
+) -> dict[str, jax.Array]:
     """Which losses and learned parameters hold finite numbers only, by name."""
     finite = {name: jnp.isfinite(value) for name, value in metrics.items()}
-    for name in ("policy", "reward_critics", "cost_critic", "log_temperature"):
+    for name in learned:
         leaves = jax.tree.leaves(getattr(state, name))
         # inf - inf is nan and nan spreads, so one finite sum of magnitudes clears a whole tree.
         finite[name + " parameters"] = jnp.isfinite(sum(jnp.sum(jnp.abs(leaf)) for leaf in leaves))

@@ -1,0 +1,135 @@
+"""One epoch of steps in several environments, and the episodes that they are part of.
+
+Every epoch begins with fresh episodes. One that the epoch's end cuts is bootstrapped like one that
+ran out of time, and does not count as finished; so between epochs there is no simulator state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from slsac.on_policy.moments import RunningMoments
+from slsac.on_policy.vector import VectorEnv
+from slsac.records import Records
+from slsac.types import EnvSpec
+
+
+class Rollout(NamedTuple):
+    """The steps of an epoch, ``[time, env, ...]``, float32."""
+
+    observation: Any
+    """As the networks saw it, normalised with the moments of that time."""
+    action: Any
+    """As it was drawn, before clipping."""
+    reward: Any
+    cost: Any
+    next_observation: Any
+    """What followed, the last observation of an episode included."""
+    terminated: Any
+    """1 where the task ended: nothing is earned or paid afterwards."""
+    ended: Any
+    """1 where the next row belongs to another episode, or to none."""
+
+
+class Collector:
+    """Plays epochs of ``length`` steps in each environment."""
+
+    def __init__(
+        self,
+        envs: VectorEnv,
+        spec: EnvSpec,
+        num_envs: int,
+        length: int,
+        normalise: Callable[[np.ndarray], np.ndarray],
+        next_seed: Callable[[], int],
+    ) -> None:
+        """``normalise`` is called once with each raw observation, in the order they are seen."""
+        self._envs, self._normalise, self._next_seed = envs, normalise, next_seed
+        self._length = length
+        rows = (length, num_envs)
+        self.rollout = Rollout(
+            observation=np.zeros((*rows, spec.observation_size), np.float32),
+            action=np.zeros((*rows, spec.action_size), np.float32),
+            reward=np.zeros(rows, np.float32),
+            cost=np.zeros(rows, np.float32),
+            next_observation=np.zeros((*rows, spec.observation_size), np.float32),
+            terminated=np.zeros(rows, np.float32),
+            ended=np.zeros(rows, np.float32),
+        )
+        self.time = 0
+        self._observation = np.zeros((num_envs, spec.observation_size), np.float32)
+        self._returns, self._costs = np.zeros(num_envs), np.zeros(num_envs)
+        self._lengths = np.zeros(num_envs, np.int64)
+
+    @property
+    def full(self) -> bool:
+        return self.time == self._length
+
+    def begin(self, step: int, records: Records) -> None:
+        """Begins an epoch with a new episode in every environment."""
+        self.time = 0
+        self._begin_episodes(np.arange(len(self._lengths)), step, records)
+
+    def _begin_episodes(self, indices: np.ndarray, step: int, records: Records) -> None:
+        observations = self._envs.reset({int(index): self._next_seed() for index in indices})
+        for observation in observations:
+            records.check_step(step, observation, 0.0, 0.0)
+        self._observation[indices] = self._normalise(observations)
+        self._returns[indices] = self._costs[indices] = 0.0
+        self._lengths[indices] = 0
+
+    def take_step(
+        self, act: Callable[[np.ndarray], np.ndarray], step: int, records: Records
+    ) -> int:
+        """One step of every environment; the number of steps taken in all.
+
+        Args:
+            act: normalised observations ``[env, ...]`` -> unclipped actions.
+            step: steps taken before this one.
+        """
+        rollout, time = self.rollout, self.time
+        action = act(self._observation)
+        stepped = self._envs.step(np.minimum(np.maximum(action, -1.0), 1.0))
+        # One look at the sums: they are finite only if every entry is.
+        if not np.isfinite(stepped.observation.sum() + stepped.reward.sum() + stepped.cost.sum()):
+            for one in zip(stepped.observation, stepped.reward, stepped.cost, strict=True):
+                records.check_step(step, *one)
+        step += len(action)
+        following = self._normalise(stepped.observation)
+        last = time + 1 == self._length
+        over = stepped.terminated | stepped.truncated
+        rollout.observation[time] = self._observation
+        rollout.action[time] = action
+        rollout.reward[time], rollout.cost[time] = stepped.reward, stepped.cost
+        rollout.next_observation[time] = following
+        rollout.terminated[time] = stepped.terminated
+        rollout.ended[time] = over | last
+        self._observation[:] = following
+        self._returns += stepped.reward
+        self._costs += stepped.cost
+        self._lengths += 1
+        self.time += 1
+        if over.any():
+            finished = np.flatnonzero(over)
+            for at in finished:
+                records.end_episode(
+                    step, float(self._returns[at]), float(self._costs[at]), int(self._lengths[at])
+                )
+            if not last:
+                self._begin_episodes(finished, step, records)
+        return step
+
+
+def normaliser(moments: RunningMoments | None, bound: float) -> Callable[[np.ndarray], np.ndarray]:
+    """Takes raw observations into the moments and gives them normalised; None: as they are."""
+    if moments is None:
+        return lambda rows: np.array(rows, np.float32)
+
+    def take(rows: np.ndarray) -> np.ndarray:
+        moments.add(rows)
+        return moments.normalise(rows, bound)
+
+    return take

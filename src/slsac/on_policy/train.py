@@ -1,0 +1,250 @@
+"""The on-policy training loop in full view.
+
+One call of `Trainer.take_step` is one step of every environment; a full epoch is learned from in
+one call. Epochs begin with fresh episodes whose resets are seeded from (seed, number), so a
+checkpoint, which falls between epochs, needs no simulator state and resume is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from slsac import multiplier as multipliers
+from slsac.config import OnPolicyConfig
+from slsac.display import Display
+from slsac.errors import InvalidInput
+from slsac.evaluate import Evaluation
+from slsac.lock import RunLock
+from slsac.on_policy import agent as agents
+from slsac.on_policy import vector
+from slsac.on_policy.gaussian import Normaliser
+from slsac.on_policy.moments import RunningMoments
+from slsac.on_policy.rollout import Collector, normaliser
+from slsac.records import Records
+from slsac.risk import discounted_cost_limit
+from slsac.seeds import Branch, episode_seed
+from slsac.types import SafeEnv
+
+
+class Trainer:
+    """A run in progress: the agent, its environments, and everything a checkpoint must hold."""
+
+    def __init__(
+        self,
+        config: OnPolicyConfig,
+        run: Path,
+        env: SafeEnv,
+        make_another_env: Callable[[], SafeEnv],
+        display: Display,
+        *,
+        new: bool,
+    ) -> None:
+        """A trainer at step 0; `slsac.rundir` has the ways to get one, new or to be resumed."""
+        self.config, self.run, self.display = config, run, display
+        self.spec = env.spec
+        length = config.steps_per_epoch // config.num_envs
+        if length < self.spec.horizon:
+            # Otherwise no episode may ever end within an epoch, and no cost would be known.
+            raise InvalidInput(
+                f"steps_per_epoch is {config.steps_per_epoch}; it must be at least num_envs times "
+                f"an episode's {self.spec.horizon} steps, {config.num_envs * self.spec.horizon}"
+            )
+        self.records = Records(config, run, make_another_env, display)
+        self.log = self.records.log
+        self.lock: RunLock | None = None
+        """Held while the run directory is in use."""
+
+        self.agent = agents.build(config, self.spec)
+        self.multiplier = multipliers.build(
+            config.multiplier,
+            tail_fraction=config.tail_fraction,
+            cost_limit=config.cost_limit,
+            discounted_cost_limit=discounted_cost_limit(
+                config.cost_limit, config.cost_critic.discount, self.spec.horizon
+            ),
+        )
+        init_key, self._action_key = jax.random.split(jax.random.PRNGKey(config.seed))
+        self._update = jax.jit(self.agent.update)
+        self._predict = jax.jit(self.agent.predict)
+        noise_shape = (length, config.num_envs, self.spec.action_size)
+        self._draw_noise = jax.jit(
+            lambda key, epoch: jax.random.normal(jax.random.fold_in(key, epoch), noise_shape)
+        )
+        self.state = jax.jit(self.agent.init)(init_key)
+        self.multiplier_state = self.multiplier.init()
+        if config.policy_update == "trust-region":
+            self.multiplier_state = multipliers.MultiplierState(0.0)
+        self.step = self.updates = self._resets = self._checkpoint_step = 0
+        self._moments = (
+            RunningMoments(self.spec.observation_size) if config.normalise_observations else None
+        )
+        self._envs = vector.build(env, make_another_env, config.num_envs, config.worker_processes)
+        self._collector = Collector(
+            self._envs,
+            self.spec,
+            config.num_envs,
+            length,
+            normaliser(self._moments, config.observation_clip),
+            self._next_seed,
+        )
+        self._playing = False
+
+    @property
+    def schedule(self) -> str:
+        """When learning takes place, for a person."""
+        where = f"in {self.config.worker_processes} worker processes"
+        return (
+            f"an update after every {self.config.steps_per_epoch:,} steps, played in "
+            f"{self.config.num_envs} environments {where if self.config.worker_processes else ''}"
+        ).rstrip()
+
+    @property
+    def cost_signal(self) -> float | None:
+        """What is held against the limit; None while no episode has finished."""
+        return self.multiplier.signal(self.records.window, None)
+
+    def advance(self, until: int) -> None:
+        """Trains up to step ``until``, writing logs, evaluations and checkpoints on the way.
+
+        It stops within an epoch if need be, and goes on from there when called again.
+        """
+        self.records.start_clock(self.step)
+        while self.step < until:
+            if not self._playing:
+                self._begin_epoch()
+            self.take_step()
+            self.display.tick(self.step)
+            if self._collector.full:
+                self._end_epoch()
+                self.records.start_clock(self.step)
+        self._follow_observations()
+
+    def _begin_epoch(self) -> None:
+        # The policy acts through numpy: a call into JAX takes longer than this small network.
+        gaussian = jax.tree.map(np.asarray, self.state.policy.gaussian)
+        noise = np.asarray(self._draw_noise(self._action_key, self.updates))
+        noise = noise * np.exp(gaussian.log_std)
+
+        def act(observation: np.ndarray) -> np.ndarray:
+            mean: np.ndarray = gaussian.network(observation, np.tanh)
+            return mean + noise[self._collector.time]
+
+        self._act = act
+        self._collector.begin(self.step, self.records)
+        self._playing = True
+
+    def take_step(self) -> None:
+        """One step of every environment."""
+        try:
+            self.step = self._collector.take_step(self._act, self.step, self.records)
+        except InvalidInput as error:
+            self.records.fail(f"the environment failed at step {self.step}: {error}")
+
+    def _end_epoch(self) -> None:
+        self._playing = False
+        self._learn()
+        self._follow_observations()
+        evaluation_due = self.records.end_epoch(
+            self.step, self.cost_signal, self.multiplier.limit, self.multiplier_state.value
+        )
+        if evaluation_due:
+            self.evaluate_now(self.config.evaluation_episodes, final=False)
+        if self.step - self._checkpoint_step >= self.config.checkpoint_every_steps:
+            self.save_checkpoint()
+
+    def _learn(self) -> None:
+        config, signal = self.config, self.cost_signal
+        by_trust_region = config.policy_update == "trust-region"
+        if signal is not None and not by_trust_region:
+            self.multiplier_state = self.multiplier.update(self.multiplier_state, signal)
+        constraint = agents.Constraint(
+            jnp.float32(self.multiplier_state.value), jnp.float32(self._violation(signal))
+        )
+        done = (self.step - config.steps_per_epoch) / config.steps
+        decays = config.clipped.learning_rate_decay == "linear"
+        rate_scale = np.float32(max(0.0, 1.0 - done) if decays else 1.0)
+        self.state, metrics, finite = self._update(
+            self.state, self._collector.rollout, constraint, rate_scale
+        )
+        self.updates += 1
+        broken = [name for name, ok in finite.items() if not ok]
+        if broken:
+            self.records.fail(f"not finite after step {self.step}: {', '.join(broken)}")
+        if by_trust_region:
+            found = float(metrics["constraint_multiplier"])
+            self.multiplier_state = multipliers.MultiplierState(found)
+        self.records.epoch.add(list(metrics), np.array([float(v) for v in metrics.values()]))
+
+    def _violation(self, signal: float | None) -> float:
+        """c of the trust region: cost above the limit, negative where there is slack."""
+        if signal is None:
+            return -self.multiplier.limit
+        over = signal - self.multiplier.limit
+        if self.config.trust_region.violation_unit == "per-episode":
+            return over
+        lengths = [length for _, _, length in self.records.epoch.episodes]
+        return over / (float(np.mean(lengths)) if lengths else self.spec.horizon)
+
+    def _follow_observations(self) -> None:
+        """Gives the policy the moments of all observations so far."""
+        if self._moments is not None:
+            known = Normaliser(
+                jnp.float32(self._moments.mean), jnp.float32(self._moments.deviation)
+            )
+            policy = self.state.policy._replace(normaliser=known)
+            self.state = self.state._replace(policy=policy)
+
+    def _next_seed(self) -> int:
+        self._resets += 1
+        return episode_seed(self.config.seed, Branch.TRAINING, self._resets - 1)
+
+    def evaluate_now(self, episodes: int, final: bool) -> Evaluation:
+        """Deterministic episodes on an environment of their own, written to evaluations.jsonl."""
+        return self.records.evaluate(self.step, self.predict, episodes, final)
+
+    def predict(self, observation: np.ndarray) -> np.ndarray:
+        """The deterministic action for one observation or a batch of them."""
+        return np.asarray(self._predict(self.state.policy, observation))
+
+    def finish(self) -> None:
+        """Writes the final state and policy, and the final evaluation."""
+        self.save_final()
+        if self.config.final_evaluation_episodes:
+            self.evaluate_now(self.config.final_evaluation_episodes, final=True)
+
+    def save_final(self) -> None:
+        """Writes the present state, which may be in the middle of an epoch, to predict with."""
+        self.records.save_final(self.step, self.state, self.multiplier_state)
+
+    def save_checkpoint(self) -> None:
+        """Writes a checkpoint; only between epochs."""
+        assert not self._playing, "a checkpoint holds no simulator state"
+        facts = {
+            "updates": self.updates,
+            "resets": self._resets,
+            "multiplier": self.multiplier_state,
+            "moments": self._moments and self._moments.facts(),
+        }
+        self.records.save_checkpoint(self.step, self.state, facts)
+        self._checkpoint_step = self.step
+
+    def load_checkpoint(self) -> None:
+        """Goes back to the newest readable checkpoint, logs included."""
+        self.state, facts = self.records.load_checkpoint(self.state)
+        self.step, self.updates, self._resets = facts["step"], facts["updates"], facts["resets"]
+        self.multiplier_state = multipliers.restored(facts["multiplier"])
+        if self._moments is not None:
+            self._moments.restore(facts["moments"])
+        self._checkpoint_step = self.step
+        self._playing = False
+
+    def close(self) -> None:
+        self.records.close()
+        self._envs.close()
+        if self.lock is not None:
+            self.lock.release()

@@ -1,0 +1,156 @@
+"""What every run writes and shows, whatever it learns by: episodes, epochs, evaluations, failures.
+
+A trainer holds one `Records` and tells it what happened.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from slsac import checkpoint
+from slsac.config import Config
+from slsac.display import Display
+from slsac.errors import InvalidInput, TrainingFailed
+from slsac.evaluate import Evaluation, Predict, as_record, evaluate, summarise
+from slsac.metrics import Epoch
+from slsac.risk import empirical_cvar
+from slsac.runlog import RunLog
+from slsac.types import SafeEnv
+
+
+class Records:
+    """The logs of a run and the few facts about past episodes that they are made from."""
+
+    def __init__(
+        self,
+        config: Config,
+        run: Path,
+        make_evaluation_env: Callable[[], SafeEnv],
+        display: Display,
+    ) -> None:
+        self.log = RunLog(run)
+        self.window: list[float] = []
+        """Costs of the most recent episodes, oldest first."""
+        self.episode = 0
+        """Number of episodes that have ended."""
+        self.epoch = Epoch()
+        self._config, self._run, self._display = config, run, display
+        self._make_evaluation_env = make_evaluation_env
+        self._evaluation_env: SafeEnv | None = None
+        self.start_clock(0)
+
+    def start_clock(self, step: int) -> None:
+        """Speed is counted from here on."""
+        self._clock = (time.perf_counter(), step)
+
+    def end_episode(self, step: int, total_return: float, cost: float, length: int) -> None:
+        """Adds one finished episode to the window, the epoch and episodes.jsonl."""
+        self.window = [*self.window, cost][-self._config.multiplier.window :]
+        self.log.write(
+            "episodes", {"step": step, "return": total_return, "cost": cost, "length": length}
+        )
+        self.epoch.episodes.append([total_return, cost, float(length)])
+        self.episode += 1
+
+    def end_epoch(self, step: int, signal: float | None, limit: float, multiplier: float) -> bool:
+        """Writes a line of progress and begins the next; True where an evaluation is due."""
+        number = step // self._config.steps_per_epoch
+        tail = self._config.tail_fraction
+        record = {
+            "step": step,
+            "epoch": number,
+            "episodes": self.episode,
+            "window_mean": empirical_cvar(self.window, 1.0) if self.window else None,
+            "window_cvar": empirical_cvar(self.window, tail) if self.window else None,
+            "signal": signal,
+            "signal_limit": limit,
+            "multiplier": multiplier,
+            **self.epoch.means(),
+        }
+        self.log.write("progress", record)
+        seconds = time.perf_counter() - self._clock[0]
+        speed = (step - self._clock[1]) / seconds
+        timing = {"step": step, "seconds": seconds, "steps_per_second": speed}
+        self.log.write("timing", timing)
+        self.log.scalars(record | {"steps_per_second": speed}, step)
+        self._display.epoch(record, timing)
+        self.epoch = Epoch()
+        return number % self._config.evaluate_every_epochs == 0
+
+    def evaluate(self, step: int, predict: Predict, episodes: int, final: bool) -> Evaluation:
+        """Deterministic episodes on an environment of their own, written to evaluations.jsonl."""
+        if self._evaluation_env is None:
+            self._evaluation_env = self._make_evaluation_env()
+        result = evaluate(self._evaluation_env, predict, episodes, self._config.seed)
+        summary = summarise(result, self._config.cost_limit, self._config.tail_fraction)
+        record = {"step": step, "final": final, **summary, **as_record(result)}
+        self.log.write("evaluations", record)
+        self.log.scalars({f"evaluation/{k}": v for k, v in summary.items()}, step)
+        self._display.evaluation(step, summary)
+        return result
+
+    def save_final(self, step: int, state: Any, multiplier: Any) -> None:
+        """Writes the present state and policy, to predict with."""
+        facts = {"step": step, "multiplier": multiplier}
+        checkpoint.save(self._run / "checkpoints", checkpoint.FINAL, state, facts)
+        self._save_policy(state)
+
+    def save_checkpoint(self, step: int, state: Any, facts: dict[str, Any]) -> None:
+        """Writes a checkpoint that `load_checkpoint` can go on from, and the policy."""
+        facts = {
+            "step": step,
+            "episode": self.episode,
+            "window": self.window,
+            "epoch": self.epoch.facts(),
+            "log_offsets": self.log.offsets(),
+            **facts,
+        }
+        name = checkpoint.step_name(step)
+        checkpoint.save(self._run / "checkpoints", name, state, facts)
+        self._save_policy(state)
+
+    def load_checkpoint(self, like: Any) -> tuple[Any, dict[str, Any]]:
+        """State and facts of the newest readable checkpoint; the logs go back to where it was."""
+        found, messages = checkpoint.load_newest(self._run / "checkpoints")
+        for message in messages:
+            self._display.note(message)
+        facts = found.facts
+        if self._config.steps < facts["step"]:
+            # Before anything is changed: the logs behind the checkpoint are still whole.
+            raise InvalidInput(
+                f"steps is {self._config.steps}; the run is already at step {facts['step']}"
+            )
+        state = checkpoint.tree_from(found.tensors, like, found.path)
+        self.episode, self.window = facts["episode"], facts["window"]
+        self.epoch = Epoch(facts["epoch"])
+        self.log.rewind(facts["log_offsets"])
+        return state, facts
+
+    def _save_policy(self, state: Any) -> None:
+        checkpoint.save_tensors(self._run / "policy.safetensors", state.policy)
+
+    def check_step(self, step: int, observation: np.ndarray, reward: float, cost: float) -> None:
+        """Ends the run where an environment gave a number that is not finite."""
+        if not (np.isfinite(observation).all() and np.isfinite(reward) and np.isfinite(cost)):
+            given: dict[str, Any] = {"observation": observation, "reward": reward, "cost": cost}
+            names = [name for name, value in given.items() if not np.isfinite(value).all()]
+            self.fail(
+                f"the environment returned a non-finite {' and '.join(names)} "
+                f"at step {step}, episode {self.episode}"
+            )
+
+    def fail(self, what: str) -> NoReturn:
+        """Ends the run with the reason and the last good checkpoint."""
+        names = checkpoint.step_names(self._run / "checkpoints")
+        last = self._run / "checkpoints" / names[-1] if names else "none"
+        raise TrainingFailed(f"{what}; last good checkpoint: {last}")
+
+    def close(self) -> None:
+        self.log.close()
+        if self._evaluation_env is not None:
+            self._evaluation_env.close()

@@ -15,7 +15,7 @@ import numpy as np
 from slsac import checkpoint, rundir
 from slsac.config import Config
 from slsac.display import Display, Silent
-from slsac.envs import duplicate_env, make_env
+from slsac.envs import duplicate_env, env_source, make_env
 from slsac.errors import InvalidInput
 from slsac.evaluate import Evaluation, evaluate
 from slsac.overrides import with_overrides
@@ -56,7 +56,7 @@ class Agent:
         """
         config = preset(algo, env_name(env))
         self.config: Config = with_overrides(config, {"seed": seed, **overrides})
-        self._env_source = env
+        self._env_source = env_source(env, self.config)
         self._display = display or Silent()
         self._inexact = False
         if run is None:
@@ -88,7 +88,7 @@ class Agent:
         agent = cls.__new__(cls)
         agent.run = Path(run)
         agent.config, agent.spec, _ = rundir.read_config(agent.run)
-        agent._env_source = agent.config.env if env is None else env
+        agent._env_source = env_source(agent.config.env if env is None else env, agent.config)
         agent._display = display or Silent()
         agent._inexact = inexact
         agent._trainer = None

@@ -171,6 +171,13 @@ def evaluate(options: argparse.Namespace) -> int:
     return 0
 
 
+def setup(options: argparse.Namespace) -> int:
+    from slsac.envs.metadrive_assets import prepare
+
+    prepare(print)
+    return 0
+
+
 def algos(options: argparse.Namespace) -> int:
     from slsac.presets import ALGORITHMS
 
@@ -224,6 +231,9 @@ def _parser() -> Parser:
     made.add_argument("--seed", type=int, help="of the episodes (the run's own)")
     made.add_argument("--stochastic", action="store_true", help="sample actions")
     made.add_argument("--json", action="store_true", help="everything, on one line")
+
+    made = command("setup", setup, "fetch what an optional part needs besides its packages")
+    made.add_argument("part", choices=["metadrive"])
 
     command("algos", algos, "list the algorithms")
     command("envs", envs, "list the tasks")

@@ -225,6 +225,61 @@ class MultiplierConfig:
 
 
 @dataclass(frozen=True)
+class MetaDriveConfig:
+    """MetaDriveSafe-v0; other tasks have none of this."""
+
+    blocks: int
+    """Road blocks of a map, after the straight piece that it begins with."""
+    straight: float
+    """Probability that a block is a straight road; the five probabilities sum to 1."""
+    curve: float
+    """Probability of a curve."""
+    intersection: float
+    """Probability of a crossing of four roads."""
+    t_intersection: float
+    """Probability of a crossing of three roads."""
+    roundabout: float
+    """Probability of a roundabout."""
+    traffic_density: float
+    """Vehicles per spawn point; spawn points are 10 m apart on every lane."""
+    obstacle_probability: float
+    """Probability of cones, barriers or a broken-down car on a straight or curved block."""
+    lasers: int
+    """Rays of the lidar, evenly spread over 360 degrees, 50 m long."""
+    violation_penalty: float
+    """Taken off the reward of a step in violation, in place of what the step would earn."""
+    end_at_violation: bool
+    """A collision or leaving the road ends the episode, so that its cost is 0 or 1."""
+    horizon: int
+    """Steps of 0.1 s after which an episode is truncated."""
+    training_scenarios: int
+    """Number of scenarios that training draws from; they are numbered from 0."""
+    test_scenarios: int
+    """Number of held-out scenarios that evaluation draws from."""
+    first_test_scenario: int
+    """Number of the first held-out scenario."""
+
+    def __post_init__(self) -> None:
+        shares = ("straight", "curve", "intersection", "t_intersection", "roundabout")
+        for name in (*shares, "traffic_density", "obstacle_probability"):
+            _require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "in [0, 1]")
+        total = sum(getattr(self, name) for name in shares)
+        _require(
+            abs(total - 1) < 1e-6,
+            "straight", self.straight, f"such that {' + '.join(shares)} is 1, not {total:g}",
+        )  # fmt: skip
+        _require(self.violation_penalty >= 0, "violation_penalty", self.violation_penalty,
+                 "at least 0")  # fmt: skip
+        for name in ("blocks", "lasers", "horizon", "training_scenarios", "test_scenarios"):
+            _require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        _require(
+            self.first_test_scenario >= self.training_scenarios,
+            "first_test_scenario", self.first_test_scenario,
+            f"at least training_scenarios, {self.training_scenarios}: no scenario may be in both",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Config:
     """Everything that determines a run. Clocks are counted in environment steps."""
 
@@ -266,6 +321,8 @@ class Config:
     reward_critic: RewardCriticConfig
     cost_critic: CostCriticConfig
     multiplier: MultiplierConfig
+    metadrive: MetaDriveConfig | None
+    """Settings of the simulator, for MetaDriveSafe-v0 only."""
 
     def __post_init__(self) -> None:
         _require(0 <= self.seed < 2**32, "seed", self.seed, "in [0, 2**32)")

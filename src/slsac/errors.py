@@ -14,6 +14,10 @@ class TrainingFailed(RuntimeError):
     """Training cannot go on; the text says why and where the last good checkpoint is."""
 
 
+class EnvFailed(TrainingFailed):
+    """The environment cannot go on."""
+
+
 def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InvalidInput:
     """The error for a name that does not exist, with the nearest ones that do."""
     known = sorted(allowed)

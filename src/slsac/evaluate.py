@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,11 +22,14 @@ class Evaluation(NamedTuple):
     returns: np.ndarray
     costs: np.ndarray
     lengths: np.ndarray
+    facts: Mapping[str, np.ndarray] = MappingProxyType({})
+    """Further figures, where the env reports any: see `Step.facts`."""
 
 
 def evaluate(env: SafeEnv, predict: Predict, episodes: int, seed: int) -> Evaluation:
     """Plays ``episodes`` whole episodes, each from a seed of its own."""
     results = np.zeros((3, episodes))
+    facts: list[Mapping[str, float]] = []
     for episode in range(episodes):
         observation = env.reset(episode_seed(seed, Branch.EVALUATION, episode))
         over = False
@@ -34,7 +38,13 @@ def evaluate(env: SafeEnv, predict: Predict, episodes: int, seed: int) -> Evalua
             observation = step.observation
             results[:, episode] += (step.reward, step.cost, 1.0)
             over = step.terminated or step.truncated
-    return Evaluation(results[0], results[1], results[2].astype(np.int64))
+        facts.append(step.facts or {})
+    return Evaluation(results[0], results[1], results[2].astype(np.int64), stack_facts(facts))
+
+
+def stack_facts(facts: Sequence[Mapping[str, float]]) -> dict[str, np.ndarray]:
+    """One array per figure from one mapping per episode, all with the same names."""
+    return {name: np.array([episode[name] for episode in facts]) for name in facts[0]}
 
 
 def summarise(evaluation: Evaluation, cost_limit: float, tail_fraction: float) -> dict[str, Any]:
@@ -57,9 +67,12 @@ def summarise(evaluation: Evaluation, cost_limit: float, tail_fraction: float) -
         "length_mean": float(evaluation.lengths.mean()),
         "cost_limit": cost_limit,
         "tail_fraction": tail_fraction,
+        **{f"{name}_mean": float(values.mean()) for name, values in evaluation.facts.items()},
     }
 
 
 def as_record(evaluation: Evaluation) -> dict[str, list[float]]:
     """The raw episodes as JSON takes them."""
-    return {name: values.tolist() for name, values in evaluation._asdict().items()}
+    arrays = evaluation._asdict()
+    arrays |= arrays.pop("facts")
+    return {name: values.tolist() for name, values in arrays.items()}

@@ -47,30 +47,50 @@ def with_overrides(config: Any, overrides: Mapping[str, Any], prefix: str = "") 
     for given, value in overrides.items():
         name = str(given).replace("-", "_")
         head, _, rest = name.partition(".")
-        if head not in hints or (rest and not dataclasses.is_dataclass(hints[head])):
-            raise _unknown_field(prefix + name, field_names())
+        if head not in hints or (rest and _part(hints[head]) is None):
+            raise _unknown_field(prefix + name, field_names(optional_parts=True))
         if rest:
             below.setdefault(head, {})[rest] = value
-        elif dataclasses.is_dataclass(hints[head]) and isinstance(value, Mapping):
+        elif _part(hints[head]) is not None and isinstance(value, Mapping):
             below.setdefault(head, {}).update(value)
         else:
             here[head] = _coerce(value, hints[head], prefix + head)
     for head, nested in below.items():
         part = here.get(head, getattr(config, head))
+        if part is None:
+            raise InvalidInput(
+                f"config field {prefix}{head}.{next(iter(nested))} cannot be set: "
+                f"{prefix}{head} is none for this env"
+            )
         here[head] = with_overrides(part, nested, f"{prefix}{head}.")
     fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     return _construct(kind, fields | here, prefix)
 
 
-def field_names(kind: type = Config, prefix: str = "") -> list[str]:
-    """The dotted name of every field that holds a value."""
+def field_names(
+    kind: type = Config, prefix: str = "", *, optional_parts: bool = False
+) -> list[str]:
+    """The dotted name of every field that holds a value.
+
+    Args:
+        optional_parts: also the fields of parts that a config may lack, in place of their name.
+    """
     names = []
     for name, hint in typing.get_type_hints(kind).items():
-        if dataclasses.is_dataclass(hint):
-            names += field_names(typing.cast(type, hint), f"{prefix}{name}.")
+        part = _part(hint)
+        if part is not None and (optional_parts or part is hint):
+            names += field_names(part, f"{prefix}{name}.", optional_parts=optional_parts)
         else:
             names.append(prefix + name)
     return names
+
+
+def _part(hint: Any) -> type | None:
+    """The config class that a field holds, or may hold."""
+    for kind in (hint, *typing.get_args(hint)):
+        if dataclasses.is_dataclass(kind):
+            return typing.cast(type, kind)
+    return None
 
 
 def _unknown_field(name: str, known: list[str]) -> InvalidInput:

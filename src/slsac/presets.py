@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from slsac.config import (
     Config,
     CostCriticConfig,
+    MetaDriveConfig,
     MultiplierConfig,
     OptimiserConfig,
     PolicyConfig,
@@ -107,6 +108,25 @@ SL_SAC = Config(
         derivative_delay=10,
         damping=10.0,
     ),
+    metadrive=None,
+)
+
+METADRIVE = MetaDriveConfig(
+    blocks=3,
+    straight=0.2,
+    curve=0.3,
+    intersection=0.3,
+    t_intersection=0.0,
+    roundabout=0.2,
+    traffic_density=0.12,
+    obstacle_probability=0.0,
+    lasers=240,
+    violation_penalty=5.0,
+    end_at_violation=True,
+    horizon=1_000,
+    training_scenarios=1_000,
+    test_scenarios=200,
+    first_test_scenario=10_000,
 )
 
 SAC_LAG = replace(
@@ -187,9 +207,31 @@ def _navigation(config: Config) -> Config:
     )
 
 
+def _driving(config: Config) -> Config:
+    """An episode costs 0 or 1, against a limit that is 250 times lower than the velocity tasks'."""
+    cost_limit = 0.1
+    faster = config.cost_limit / cost_limit
+    scaled = {
+        "ascent": ("learning_rate",),
+        "adam": ("learning_rate",),
+        "pid": ("proportional_gain", "integral_gain", "derivative_gain"),
+        "softplus": ("damping",),
+    }[config.multiplier.rule]
+    rates: dict[str, Any] = {name: faster * getattr(config.multiplier, name) for name in scaled}
+    return replace(
+        config,
+        cost_limit=cost_limit,
+        cost_critic=replace(config.cost_critic, cost_scaling="none"),
+        # Among ten episodes a single violation is a CVaR of .2 and a mean of .1.
+        multiplier=replace(config.multiplier, window=50, **rates),
+        metadrive=METADRIVE,
+    )
+
+
 FAMILIES: dict[str, Callable[[Config], Config]] = {
     "velocity": lambda config: config,
     "navigation": _navigation,
+    "driving": _driving,
     "other": lambda config: config,
 }
 

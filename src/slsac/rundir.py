@@ -19,7 +19,7 @@ from slsac import checkpoint, provenance
 from slsac.agent import off_policy
 from slsac.config import Config
 from slsac.display import Display, Silent
-from slsac.envs import duplicate_env, make_env
+from slsac.envs import duplicate_env, env_source, make_env
 from slsac.errors import InvalidInput
 from slsac.lock import RunLock
 from slsac.overrides import from_dict, to_dict, with_overrides
@@ -52,7 +52,7 @@ def start(
             f"run {str(run)!r} already holds a run; pass --overwrite (overwrite=True) to replace "
             f"it, or go on with `slsac resume {run}`"
         )
-    source = config.env if env is None else env
+    source = env_source(config.env if env is None else env, config)
     # Tried before anything is written or deleted: a bad env must not cost an old run.
     made = make_env(source)
     made.reset(0)
@@ -110,7 +110,7 @@ def resume(
         )
     if steps is not None:
         config = with_overrides(config, {"steps": steps})
-    source = config.env if env is None else env
+    source = env_source(config.env if env is None else env, config)
     lock = RunLock(run)
     trainer = Trainer(
         config, run, make_env(source), _evaluation_env(source), display or Silent(), new=False

@@ -8,7 +8,7 @@ so a checkpoint needs no simulator state and a resumed run repeats an undisturbe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -20,7 +20,7 @@ from slsac import multiplier as multipliers
 from slsac.agent import off_policy
 from slsac.config import Config
 from slsac.display import Display
-from slsac.errors import InvalidInput, TrainingFailed
+from slsac.errors import EnvFailed, InvalidInput, TrainingFailed
 from slsac.evaluate import Evaluation, as_record, evaluate, summarise
 from slsac.lock import RunLock
 from slsac.metrics import Epoch
@@ -86,6 +86,7 @@ class Trainer:
         self._observation: np.ndarray | None = None
         self._episode_return = self._episode_cost = 0.0
         self._episode_length = 0
+        self._episode_facts: Mapping[str, float] = {}
         self._epoch_start = (time.perf_counter(), 0)
 
     @property
@@ -121,7 +122,7 @@ class Trainer:
             )
         try:
             result = self.env.step(action)
-        except InvalidInput as error:
+        except (InvalidInput, EnvFailed) as error:
             self._fail(f"the environment failed at step {self.step}: {error}")
         self._check_step(result.observation, result.reward, result.cost)
         self.replay.add(action, result.reward, result.cost, result.terminated, result.observation)
@@ -129,6 +130,7 @@ class Trainer:
         self._episode_return += result.reward
         self._episode_cost += result.cost
         self._episode_length += 1
+        self._episode_facts = result.facts or {}
         self.step += 1
 
         episode_over = result.terminated or result.truncated
@@ -160,7 +162,10 @@ class Trainer:
 
     def _begin_episode(self) -> None:
         seed = episode_seed(self.config.seed, Branch.TRAINING, self.episode)
-        self._observation = self.env.reset(seed)
+        try:
+            self._observation = self.env.reset(seed)
+        except EnvFailed as error:
+            self._fail(f"the environment failed at step {self.step}: {error}")
         self._check_step(self._observation, 0.0, 0.0)
         self.replay.begin_episode(self._observation)
         self._episode_return = self._episode_cost = 0.0
@@ -175,6 +180,7 @@ class Trainer:
                 "return": self._episode_return,
                 "cost": self._episode_cost,
                 "length": self._episode_length,
+                **self._episode_facts,
             },
         )
         self.epoch.episodes.append(

@@ -6,6 +6,7 @@ works on one member, one state or one fraction says so in its docstring.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -35,6 +36,8 @@ class Step(NamedTuple):
     """The task itself ended: nothing is earned or paid afterwards."""
     truncated: bool
     """The clock ran out: the value of the last observation still counts."""
+    facts: Mapping[str, float] | None = None
+    """On an episode's last step: figures on it beside return and cost, such as success."""
 
 
 @runtime_checkable

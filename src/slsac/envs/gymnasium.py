@@ -127,9 +127,11 @@ def is_factory(env: Any) -> bool:
 def duplicate_env(env: Any) -> Any:
     """An env argument for a second, independent env, such as the one for evaluation.
 
-    Ids and factories make a new env each time and come back as they are; an env object is
-    deep-copied, and refused if that fails.
+    Ids and factories make a new env each time and come back as they are, unless they name one
+    ``for_evaluation``; an env object is deep-copied, and refused if that fails.
     """
+    if hasattr(env, "for_evaluation"):
+        return env.for_evaluation()
     if isinstance(env, str) or is_factory(env):
         return env
     try:

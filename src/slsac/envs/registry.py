@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
 
+from slsac.config import Config
 from slsac.envs.gymnasium import GymnasiumEnv, is_factory
+from slsac.envs.metadrive import DESCRIPTION, METADRIVE_ID, MetaDriveFactory
 from slsac.envs.probe import PROBES
 from slsac.envs.safety_gymnasium import TASKS, Family, SafetyGymnasiumEnv
 from slsac.errors import InvalidInput, unknown_name
@@ -35,6 +38,11 @@ def make_env(
             )
         if env in TASKS:
             return SafetyGymnasiumEnv(env, horizon=horizon, render_mode=render_mode)
+        if env == METADRIVE_ID:
+            from slsac.presets import METADRIVE  # which needs this module
+
+            _require_no_window(render_mode)
+            return MetaDriveFactory(replace(METADRIVE, horizon=horizon or METADRIVE.horizon))()
         if env in PROBES:
             return _as_it_is(PROBES[env].make(), horizon)
         try:
@@ -53,20 +61,33 @@ def make_env(
     return GymnasiumEnv(env, horizon=horizon, render_mode=render_mode)  # type: ignore[arg-type]
 
 
+def env_source(env: Any, config: Config) -> Any:
+    """``env`` as `make_env` takes it, with the settings that ``config`` has for it."""
+    return MetaDriveFactory(config.metadrive) if env == METADRIVE_ID and config.metadrive else env
+
+
 def list_envs() -> list[tuple[str, str]]:
     """Every id that needs no registration, with one line on each."""
     tasks = [(env_id, task.description) for env_id, task in TASKS.items()]
-    return tasks + [(env_id, probe.description) for env_id, probe in PROBES.items()]
+    probes = [(env_id, probe.description) for env_id, probe in PROBES.items()]
+    return [*tasks, (METADRIVE_ID, DESCRIPTION), *probes]
 
 
 def family(env_id: str) -> Family:
     """The group of tasks whose hyperparameters ``env_id`` shares."""
+    if env_id == METADRIVE_ID:
+        return "driving"
     return TASKS[env_id].family if env_id in TASKS else "other"
 
 
 def _is_safe_env(env: Any) -> bool:
     # Every gym.Env has the protocol's four names too; only the kind of spec tells them apart.
     return isinstance(getattr(env, "spec", None), EnvSpec)
+
+
+def _require_no_window(render_mode: str | None) -> None:
+    if render_mode is not None:
+        raise InvalidInput(f"render_mode is {render_mode!r}; {METADRIVE_ID} allows None")
 
 
 def _as_it_is(env: Any, horizon: int | None) -> SafeEnv:

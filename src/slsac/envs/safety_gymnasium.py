@@ -32,7 +32,7 @@ FRAME_SIZE = 480
 """Height and width of a rendered frame, in pixels."""
 SKY = re.compile(r'<texture type="skybox"[^>]*?(/>|></texture>)')
 
-Family = Literal["velocity", "navigation", "other"]
+Family = Literal["velocity", "navigation", "driving", "other"]
 
 
 class Task(NamedTuple):

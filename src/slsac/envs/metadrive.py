@@ -1,0 +1,142 @@
+"""Driving in traffic: the MetaDrive simulator, without a window, as a ``SafeEnv``.
+
+The simulator allows one engine per process, so `MetaDriveFactory` puts each env into a process of
+its own; `DrivingEnv` is what lives there.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from slsac.config import MetaDriveConfig
+from slsac.envs.metadrive_assets import require_ready
+from slsac.envs.worker import WorkerEnv
+from slsac.types import EnvSpec, Step
+
+METADRIVE_ID = "MetaDriveSafe-v0"
+DESCRIPTION = "three road blocks in traffic; a collision or leaving the road costs 1 and ends it"
+
+
+@dataclass(frozen=True)
+class MetaDriveFactory:
+    """Makes driving envs, each in a process of its own; it can be sent to other processes."""
+
+    config: MetaDriveConfig
+    held_out: bool = False
+    """Draws from the held-out scenarios instead of the training ones."""
+
+    def __call__(self) -> WorkerEnv:
+        require_ready()
+        return WorkerEnv(self.make_here)
+
+    def make_here(self) -> DrivingEnv:
+        """The env itself, in this process, which must have none yet."""
+        return DrivingEnv(self.config, held_out=self.held_out)
+
+    def for_evaluation(self) -> MetaDriveFactory:
+        return replace(self, held_out=True)
+
+
+class DrivingEnv:
+    """One simulator. An episode is a scenario: a map, its traffic, a lane and a destination."""
+
+    def __init__(self, config: MetaDriveConfig, *, held_out: bool) -> None:
+        from metadrive.envs.metadrive_env import MetaDriveEnv
+
+        self._config = config
+        self._first = config.first_test_scenario if held_out else 0
+        self._count = config.test_scenarios if held_out else config.training_scenarios
+        self._env = MetaDriveEnv(simulator_settings(config, self._first, self._count))
+        box = self._env.action_space
+        self.spec = EnvSpec(
+            observation_size=self._env.observation_space.shape[0],
+            action_size=box.shape[0],
+            horizon=config.horizon,
+            action_low=tuple(box.low.tolist()),
+            action_high=tuple(box.high.tolist()),
+        )
+        self._steps = 0
+        self._seen: dict[str, float] = {}
+
+    def scenario(self, seed: int) -> int:
+        """The number of the scenario that ``seed`` stands for."""
+        return self._first + int(np.random.default_rng(seed).integers(self._count))
+
+    def reset(self, seed: int) -> np.ndarray:
+        observation, _ = self._env.reset(seed=self.scenario(seed))
+        self._steps = 0
+        self._seen = {"crash": 0.0, "off_road": 0.0}
+        return np.array(observation, np.float32)
+
+    def step(self, action: np.ndarray) -> Step:
+        unit = np.clip(np.asarray(action, np.float64), -1.0, 1.0)
+        observation, reward, _, _, info = self._env.step(unit)
+        self._steps += 1
+        crash, off_road = bool(info["crash"]), bool(info["out_of_road"])
+        success, violation = bool(info["arrive_dest"]), crash or off_road
+        self._seen["crash"] = max(self._seen["crash"], float(crash))
+        self._seen["off_road"] = max(self._seen["off_road"], float(off_road))
+        terminated = success or (violation and self._config.end_at_violation)
+        truncated = self._steps >= self._config.horizon and not terminated
+        facts = None
+        if terminated or truncated:
+            completed = float(np.clip(info["route_completion"], 0.0, 1.0))
+            facts = {"success": float(success), "route_completion": completed, **self._seen}
+        return Step(
+            np.array(observation, np.float32),
+            float(reward),
+            float(violation),
+            terminated,
+            truncated,
+            facts,
+        )
+
+    def block_names(self) -> list[str]:
+        """Class names of the present map's blocks, without the piece that every map begins with."""
+        return [type(block).__name__ for block in self._env.current_map.blocks[1:]]
+
+    def close(self) -> None:
+        self._env.close()
+
+
+def simulator_settings(config: MetaDriveConfig, first: int, count: int) -> dict[str, Any]:
+    """What differs from the simulator's own defaults."""
+    from metadrive.component.algorithm.blocks_prob_dist import PGBlockDistConfig
+
+    shares = dict.fromkeys(PGBlockDistConfig.BLOCK_TYPE_DISTRIBUTION_V2, 0.0) | {
+        "Straight": config.straight,
+        "Curve": config.curve,
+        "StdInterSection": config.intersection,
+        "StdTInterSection": config.t_intersection,
+        "Roundabout": config.roundabout,
+    }
+
+    class BlockShares(PGBlockDistConfig):  # type: ignore[misc]
+        BLOCK_TYPE_DISTRIBUTION_V2 = shares
+
+    ends = config.end_at_violation
+    return {
+        "start_seed": first,
+        "num_scenarios": count,
+        "map": config.blocks,
+        "block_dist_config": BlockShares,
+        "traffic_density": config.traffic_density,
+        "accident_prob": config.obstacle_probability,
+        "vehicle_config": {"lidar": {"num_lasers": config.lasers}},
+        "crash_vehicle_penalty": config.violation_penalty,
+        "crash_object_penalty": config.violation_penalty,
+        "out_of_road_penalty": config.violation_penalty,
+        "crash_vehicle_done": ends,
+        "crash_object_done": ends,
+        "out_of_road_done": ends,
+        # A vehicle taken from the simulator's pool keeps something of its last episode: the same
+        # scenario and actions then end differently, and no run could be repeated.
+        "force_destroy": True,
+        # A thousand maps kept are memory without end; making one anew takes a fifth of a second.
+        "store_map": False,
+        "log_level": logging.CRITICAL,
+    }

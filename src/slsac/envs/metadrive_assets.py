@@ -1,0 +1,126 @@
+"""MetaDrive's assets, which its own wheel lacks: `slsac setup metadrive` puts them in place.
+
+A run without a window reads no texture and no model, but the simulator refuses to start before it
+has found a version and one texture.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+from slsac.errors import InvalidInput
+
+VERSION = "0.4.3"
+"""Of the simulator; its assets carry the same number."""
+ARCHIVE = (
+    f"https://github.com/metadriverse/metadrive/releases/download/MetaDrive-{VERSION}/assets.zip"
+)
+WHEEL = "metadrive-simulator==0.3.0.1"
+"""The last release whose wheel holds its assets."""
+TEXTURE = Path("textures", "grass1", "GroundGrassGreen002_COL_1K.jpg")
+"""What the simulator looks for to tell that assets are not too old."""
+OLD_TEXTURE = Path("textures", "grass2", "color.jpg")
+SECONDS_TO_CONNECT = 10.0
+
+
+def require_ready() -> None:
+    """An error that says what to run, unless the simulator and its assets are in place."""
+    if not is_complete(package_folder() / "assets"):
+        raise InvalidInput("MetaDrive has no assets yet; run `slsac setup metadrive`")
+
+
+def package_folder() -> Path:
+    """Where the simulator is installed; an error that says what to run if it is not."""
+    found = importlib.util.find_spec("metadrive")
+    if found is None or found.origin is None:
+        raise InvalidInput(
+            "MetaDrive is not installed; run `make install EXTRAS=metadrive` or "
+            f"`pip install metadrive-simulator=={VERSION}` (it needs Python below 3.12)"
+        )
+    version = importlib.metadata.version("metadrive-simulator")
+    if version != VERSION:
+        raise InvalidInput(f"metadrive-simulator is {version}; it must be {VERSION}")
+    return Path(found.origin).parent
+
+
+def is_complete(assets: Path) -> bool:
+    """Whether the simulator would start with the assets in this folder."""
+    version = assets / "version.txt"
+    return (
+        version.is_file()
+        and version.read_text().strip() == VERSION
+        and (assets / TEXTURE).is_file()
+    )
+
+
+def prepare(note: Callable[[str], None]) -> None:
+    """Puts the assets in place, unless they are there; ``note`` is told what was done."""
+    package = package_folder()
+    assets = package / "assets"
+    if is_complete(assets):
+        note(f"MetaDrive's assets are in place: {assets}")
+        return
+    # In the same folder, so that the last move is one rename and never leaves half of the assets.
+    with tempfile.TemporaryDirectory(dir=package, prefix="assets-") as name:
+        folder = Path(name)
+        try:
+            found = _download(folder)
+            origin = "the official archive"
+        except (OSError, zipfile.BadZipFile) as error:
+            reason = getattr(error, "reason", None) or error
+            note(f"the official archive cannot be had ({reason}); taking the wheel {WHEEL}")
+            found = _from_wheel(folder)
+            origin = (
+                f"the wheel {WHEEL}, with version.txt set to {VERSION} and its older grass as "
+                f"{TEXTURE.name}"
+            )
+        if not is_complete(found):
+            raise InvalidInput(f"the assets from {origin} lack version {VERSION} or {TEXTURE}")
+        if assets.exists():
+            os.replace(assets, folder / "before")
+        os.replace(found, assets)
+    note(f"MetaDrive's assets are now in {assets}, from {origin}")
+
+
+def _download(folder: Path) -> Path:
+    archive = folder / "assets.zip"
+    with (
+        urllib.request.urlopen(ARCHIVE, timeout=SECONDS_TO_CONNECT) as response,
+        archive.open("wb") as file,
+    ):
+        shutil.copyfileobj(response, file)
+    with zipfile.ZipFile(archive) as opened:
+        opened.extractall(folder)
+    return folder / "assets"
+
+
+def _from_wheel(folder: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input"]
+    pip = subprocess.run(
+        [*command, "--disable-pip-version-check", "--dest", str(folder), WHEEL],
+        capture_output=True,
+        text=True,
+    )
+    if pip.returncode:
+        lines = pip.stderr.strip().splitlines() or ["no message"]
+        raise InvalidInput(f"pip cannot fetch {WHEEL}: {lines[-1]}")
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as opened:
+        members = [name for name in opened.namelist() if name.startswith("metadrive/assets/")]
+        opened.extractall(folder, members)
+    assets = folder / "metadrive" / "assets"
+    (assets / "version.txt").write_text(f"{VERSION}\n")
+    (assets / TEXTURE).parent.mkdir(exist_ok=True)
+    shutil.copyfile(assets / OLD_TEXTURE, assets / TEXTURE)
+    return assets

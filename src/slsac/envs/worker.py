@@ -1,0 +1,213 @@
+"""An environment in a process of its own, for simulators that allow one engine per process.
+
+`WorkerEnv` is a ``SafeEnv`` that passes each call on. If its process dies, it starts another, plays
+the running episode again from its seed and actions, and goes on: the caller does not notice, and a
+run is the same as without the accident. That needs an env whose episode depends on seed and actions
+alone; where the repetition differs, the error says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import traceback
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from slsac.envs.gymnasium import duplicate_env
+from slsac.errors import EnvFailed, InvalidInput
+from slsac.types import EnvSpec, SafeEnv, Step
+
+MOST_RESTARTS = 3
+"""Of the process, within one episode."""
+SECONDS_TO_CLOSE = 10.0
+
+
+class _Died(Exception):
+    """The process ended before it answered."""
+
+
+class WorkerEnv:
+    """The env that ``make`` makes, in a process of its own.
+
+    Args:
+        make: a function without arguments; a lambda or a local function will do.
+    """
+
+    def __init__(self, make: Callable[[], SafeEnv]) -> None:
+        self._make = make
+        self._seed: int | None = None
+        self._actions: list[np.ndarray] = []
+        self._observation: np.ndarray | None = None
+        self._restarts = 0
+        self.spec: EnvSpec
+        try:
+            self._start()
+        except _Died as death:
+            raise EnvFailed(f"the environment's process died while it started ({death})") from None
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
+    def reset(self, seed: int) -> np.ndarray:
+        self._seed, self._actions, self._observation = int(seed), [], None
+        self._restarts = 0
+        self._observation = self._insist(("reset", self._seed))
+        return self._observation
+
+    def step(self, action: np.ndarray) -> Step:
+        action = np.array(action, np.float32)
+        result: Step = self._insist(("step", action))
+        self._actions.append(action)
+        self._observation = result.observation
+        return result
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """What a method of the env itself returns; both sides of the pipe must know its type."""
+        return self._insist((method, *arguments))
+
+    def close(self) -> None:
+        self._finalise()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> WorkerEnv:
+        # Every episode starts from its seed, so a second env needs no state.
+        return WorkerEnv(duplicate_env(self._make))
+
+    def _start(self) -> None:
+        import cloudpickle
+
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", "from slsac.envs.worker import serve; serve()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        )
+        self._finalise = weakref.finalize(self, _stop, self._process)
+        self._send(cloudpickle.dumps(self._make))
+        self.spec = self._receive()
+
+    def _insist(self, message: tuple[Any, ...]) -> Any:
+        """The answer to ``message``, through as many processes as it takes."""
+        while True:
+            try:
+                self._send(message)
+                return self._receive()
+            except _Died as death:
+                self._revive(str(death))
+
+    def _revive(self, reason: str) -> None:
+        """A new process, brought to where the last one was."""
+        while True:
+            self._finalise()
+            self._restarts += 1
+            where = f"in episode {self._seed}, step {len(self._actions)}"
+            if self._restarts > MOST_RESTARTS:
+                raise EnvFailed(
+                    f"the environment's process died {self._restarts} times {where} ({reason})"
+                )
+            print(
+                f"slsac: the environment's process died {where} ({reason}); starting another and "
+                "repeating the episode so far",
+                file=sys.stderr,
+            )
+            try:
+                self._start()
+                self._repeat()
+                return
+            except _Died as death:
+                reason = str(death)
+
+    def _repeat(self) -> None:
+        if self._observation is None:
+            return
+        self._send(("reset", self._seed))
+        observation = self._receive()
+        for action in self._actions:
+            self._send(("step", action))
+            observation = self._receive().observation
+        if not np.array_equal(observation, self._observation):
+            raise EnvFailed(
+                f"the environment's process died, and episode {self._seed} did not repeat itself "
+                f"within {len(self._actions)} steps; its resets must depend on the seed alone"
+            )
+
+    def _send(self, message: Any) -> None:
+        assert self._process.stdin is not None
+        try:
+            pickle.dump(message, self._process.stdin, pickle.HIGHEST_PROTOCOL)
+            self._process.stdin.flush()
+        except OSError:
+            raise _Died(self._last_words()) from None
+
+    def _receive(self) -> Any:
+        assert self._process.stdout is not None
+        try:
+            kind, content = pickle.load(self._process.stdout)
+        except (EOFError, OSError, pickle.UnpicklingError):
+            raise _Died(self._last_words()) from None
+        if kind == "invalid":
+            raise InvalidInput(content)
+        if kind == "error":
+            raise EnvFailed(f"the environment's process failed: {content}")
+        return content
+
+    def _last_words(self) -> str:
+        code = self._process.wait()
+        return signal.strsignal(-code) or f"signal {-code}" if code < 0 else f"exit code {code}"
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Ends the process; without an input it ends by itself."""
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):  # what it did not live to read
+                pipe.close()
+    try:
+        process.wait(SECONDS_TO_CLOSE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def serve() -> None:
+    """The other end: makes the env, then answers calls until the pipe closes."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    calls = os.fdopen(os.dup(0), "rb")
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a simulator prints must not mix with the answers
+
+    def answer(kind: str, content: Any) -> None:
+        pickle.dump((kind, content), answers, pickle.HIGHEST_PROTOCOL)
+        answers.flush()
+
+    env: Any = None
+    while True:
+        try:
+            message = pickle.load(calls)
+        except EOFError:
+            break
+        try:
+            if env is None:
+                env = pickle.loads(message)()
+                result = env.spec
+            else:
+                method, *arguments = message
+                result = getattr(env, method)(*arguments)
+        except InvalidInput as error:
+            answer("invalid", str(error))
+        except Exception as error:
+            traceback.print_exc()
+            answer("error", f"{type(error).__name__}: {error}")
+        else:
+            answer("result", result)
+    if env is not None:
+        env.close()

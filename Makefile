@@ -13,7 +13,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 # Parts that not everybody needs: make install EXTRAS="metadrive ray report"
 EXTRAS ?=
-TESTED_EXTRAS :=
+TESTED_EXTRAS := metadrive
 
 install: .venv/core.installed $(EXTRAS:%=.venv/%.installed)
 
@@ -29,6 +29,11 @@ install: .venv/core.installed $(EXTRAS:%=.venv/%.installed)
 	$(PIP) --requirement $<
 	@touch $@
 
+# The simulator's assets are not in its package.
+.venv/metadrive.assets: .venv/metadrive.installed
+	$(BIN)/slsac setup metadrive
+	@touch $@
+
 # A second `make train` goes on with an unfinished run, to its own number of steps unless STEPS is
 # given, and leaves a finished one alone.
 train: .venv/core.installed
@@ -39,7 +44,7 @@ train: .venv/core.installed
 	fi
 
 # Two workers; XLA keeps to one thread in each.
-test: .venv/dev.installed $(TESTED_EXTRAS:%=.venv/%.installed)
+test: .venv/dev.installed $(TESTED_EXTRAS:%=.venv/%.installed) .venv/metadrive.assets
 	XLA_FLAGS="--xla_cpu_multi_thread_eigen=false" $(BIN)/pytest --numprocesses 2 --dist loadfile
 
 check: .venv/dev.installed

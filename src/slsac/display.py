@@ -87,8 +87,8 @@ class Terminal:
             f"{timing['steps_per_second']:.0f}",
             duration(left) if learning else "-",
             number(record["return"], 1),
-            number(record["cost"], 1),
-            f"{number(record['window_cvar'], 1)} / {self._limit:g}",
+            number(record["cost"], cost_digits(self._limit)),
+            f"{number(record['window_cvar'], cost_digits(self._limit))} / {self._limit:g}",
             number(record["multiplier"], 4),
             number(record.get("reward_critic_loss"), 4),
             number(record.get("cost_critic_loss"), 4),
@@ -115,6 +115,11 @@ def number(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
+def cost_digits(cost_limit: float) -> int:
+    """Decimals that tell costs around the limit apart."""
+    return 1 if cost_limit >= 1 else 2
+
+
 def duration(seconds: float) -> str:
     minutes = int(seconds // 60)
     if minutes >= 60:
@@ -125,12 +130,23 @@ def duration(seconds: float) -> str:
 def sentence(summary: Mapping[str, Any]) -> str:
     """An evaluation in one line."""
 
-    def spread(name: str) -> str:
-        error = summary[f"{name}_se"]
-        return f"{summary[f'{name}_mean']:.1f}" + (f" +- {error:.1f}" if error is not None else "")
+    digits = cost_digits(summary["cost_limit"])
 
+    def spread(name: str, digits: int) -> str:
+        error = summary[f"{name}_se"]
+        mean = f"{summary[f'{name}_mean']:.{digits}f}"
+        return f"{mean} +- {error:.{digits}f}" if error is not None else mean
+
+    plain = ("return_mean", "cost_mean", "length_mean")
+    facts = "".join(
+        f", {name.removesuffix('_mean').replace('_', ' ')} {value:.2f}"
+        for name, value in summary.items()
+        if name.endswith("_mean") and name not in plain
+    )
     return (
-        f"return {spread('return')}, cost {spread('cost')} (limit {summary['cost_limit']:g}), "
-        f"cost CVaR at {summary['tail_fraction']:g}: {summary['cost_cvar']:.1f}, "
+        f"return {spread('return', 1)}, cost {spread('cost', digits)} "
+        f"(limit {summary['cost_limit']:g}), "
+        f"cost CVaR at {summary['tail_fraction']:g}: {summary['cost_cvar']:.{digits}f}, "
         f"{100 * summary['violation_rate']:.0f} % of {summary['episodes']} episodes over the limit"
+        f"{facts}"
     )

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 PACKAGES = ("slsac", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco",
-            "safety-gymnasium", "metadrive-simulator")  # fmt: skip
+            "safety-gymnasium")  # fmt: skip
 
 DECIDES_BITS = ("cores", "python", "versions", "xla_flags", "machine", "cpu", "backend", "source")
 """Facts that must be equal for a resumed run to repeat an undisturbed one bit for bit."""

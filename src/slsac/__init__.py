@@ -5,10 +5,23 @@
 >>> agent.learn(1_000_000)
 """
 
+from typing import TYPE_CHECKING, Any
+
 from slsac._version import __version__
-from slsac.api import Agent
 from slsac.envs import check_safe_env, make_env
 
-load = Agent.load
+if TYPE_CHECKING:
+    from slsac.api import Agent
+
+    load = Agent.load
 
 __all__ = ["Agent", "__version__", "check_safe_env", "load", "make_env"]
+
+
+def __getattr__(name: str) -> Any:
+    """The agent when it is first asked for: processes that only simulate need no jax."""
+    if name in ("Agent", "load"):
+        from slsac.api import Agent
+
+        return Agent if name == "Agent" else Agent.load
+    raise AttributeError(f"module 'slsac' has no attribute {name!r}")

@@ -7,10 +7,12 @@ works on one member, one state or one fraction says so in its docstring.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
-import jax
 import numpy as np
+
+if TYPE_CHECKING:  # an env in a process of its own needs no jax
+    import jax
 
 
 class EnvSpec(NamedTuple):

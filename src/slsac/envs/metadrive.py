@@ -95,10 +95,6 @@ class DrivingEnv:
             facts,
         )
 
-    def block_names(self) -> list[str]:
-        """Class names of the present map's blocks, without the piece that every map begins with."""
-        return [type(block).__name__ for block in self._env.current_map.blocks[1:]]
-
     def close(self) -> None:
         self._env.close()
 

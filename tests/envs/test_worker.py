@@ -1,0 +1,127 @@
+"""An env in a process of its own is the env itself, whatever happens to the process."""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+
+from slsac.envs.probe import Choice
+from slsac.envs.worker import MOST_RESTARTS, WorkerEnv
+from slsac.errors import EnvFailed, InvalidInput
+from slsac.types import SafeEnv, Step
+
+ACTIONS = np.linspace(-1.0, 1.0, 10, dtype=np.float32)[:, None]
+
+
+class Fragile(Choice):
+    """A probe that fails in its fourth step, in the way that ``failure`` says."""
+
+    def __init__(self, failure: str) -> None:
+        super().__init__()
+        self._failure = failure
+        self.luck = float(np.random.default_rng().uniform())
+
+    def step(self, action: np.ndarray) -> Step:
+        result = super().step(action)
+        print("what a simulator prints does not disturb")
+        if self._failure == "unrepeatable":
+            return result._replace(observation=np.full(2, self.luck, np.float32))
+        if self._time == 4:
+            if self._failure == "dies":
+                os._exit(3)
+            raise {"refuses": InvalidInput, "raises": ZeroDivisionError}[self._failure]("why")
+        return result
+
+
+Open = Callable[[Callable[[], SafeEnv]], WorkerEnv]
+
+
+@pytest.fixture
+def open_worker() -> Iterator[Open]:
+    opened: list[WorkerEnv] = []
+
+    def make(factory: Callable[[], SafeEnv]) -> WorkerEnv:
+        opened.append(WorkerEnv(factory))
+        return opened[-1]
+
+    yield make
+    for env in opened:
+        env.close()
+
+
+def episode(env: SafeEnv, seed: int, killed_at: tuple[int, ...] = ()) -> list[bytes]:
+    """Everything that an episode shows, with the worker killed before some of its steps."""
+    seen = [env.reset(seed).tobytes()]
+    for time, action in enumerate(ACTIONS):
+        if time in killed_at:
+            assert isinstance(env, WorkerEnv)
+            os.kill(env.pid, signal.SIGKILL)
+        result = env.step(action)
+        seen.append(result.observation.tobytes() + repr(tuple(result)[1:]).encode())
+    return seen
+
+
+def test_a_worker_shows_what_the_env_itself_shows_also_when_killed(
+    open_worker: Open, capfd: pytest.CaptureFixture[str]
+) -> None:
+    here, there = Choice(), open_worker(lambda: Choice())
+    assert there.spec == here.spec
+    assert there.pid != os.getpid()
+    assert episode(there, 5) == episode(here, 5)
+    before = there.pid
+    assert episode(there, 6, killed_at=(0, 7)) == episode(here, 6)
+    assert there.pid != before
+    told = capfd.readouterr().err
+    assert "died in episode 6, step 0 (Killed); starting another" in told
+    assert "died in episode 6, step 7 (Killed); starting another" in told
+
+
+def test_a_process_killed_between_episodes_is_replaced(open_worker: Open) -> None:
+    env = open_worker(Choice)
+    os.kill(env.pid, signal.SIGKILL)
+    assert episode(env, 1) == episode(Choice(), 1)
+
+
+def test_an_env_that_kills_its_process_at_the_same_step_is_given_up(open_worker: Open) -> None:
+    env = open_worker(lambda: Fragile("dies"))
+    with pytest.raises(EnvFailed, match=r"died 4 times in episode 2, step 3 \(exit code 3\)"):
+        episode(env, 2)
+    assert MOST_RESTARTS == 3
+
+
+@pytest.mark.parametrize(
+    ("failure", "error", "text"),
+    [
+        ("refuses", InvalidInput, "^why$"),
+        ("raises", EnvFailed, "process failed: ZeroDivisionError: why"),
+    ],
+)
+def test_an_exception_of_the_env_comes_through(
+    open_worker: Open, failure: str, error: type[Exception], text: str
+) -> None:
+    env = open_worker(lambda: Fragile(failure))
+    with pytest.raises(error, match=text):
+        episode(env, 0)
+
+
+def test_an_env_that_does_not_repeat_itself_is_not_gone_on_with(open_worker: Open) -> None:
+    env = open_worker(lambda: Fragile("unrepeatable"))
+    with pytest.raises(EnvFailed, match="episode 0 did not repeat itself within 2 steps"):
+        episode(env, 0, killed_at=(2,))
+
+
+def test_a_copy_is_another_process_and_closing_ends_it() -> None:
+    env = WorkerEnv(Choice)
+    second = copy.deepcopy(env)
+    assert second.pid != env.pid
+    assert episode(second, 3) == episode(env, 3)
+    for worker in (env, second):
+        process = worker.pid
+        worker.close()
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from slsac import config as config_module
-from slsac.config import Config
-from slsac.presets import preset
+from slsac.config import Config, MetaDriveConfig
+from slsac.presets import METADRIVE, preset
 
 HERE = Path(__file__).parent
 INTRODUCTION = """# Configuration
@@ -20,7 +20,8 @@ INTRODUCTION = """# Configuration
 Every field below is a flag of `slsac train` (`--cost-limit 10`, `--reward-critic.pairs 5`; `_` and
 `-` are the same), an argument of `Agent` (`cost_limit=10.0`, `reward_critic={"pairs": 5}`), and a
 line in a run's `config.json`. The values are those of `sl-sac`; where the navigation tasks differ,
-theirs stand second. This page is made by `python docs/make_config_reference.py`.
+theirs stand second, and `metadrive` is none but for MetaDriveSafe-v0, whose other values are in
+[metadrive.md](metadrive.md). This page is made by `python docs/make_config_reference.py`.
 
 | field | allowed | value | meaning |
 |---|---|---|---|
@@ -59,7 +60,9 @@ def rows(velocity: Any, navigation: Any, prefix: str = "") -> list[str]:
     found = []
     for name, hint in typing.get_type_hints(type(velocity)).items():
         one, two = getattr(velocity, name), getattr(navigation, name)
-        if dataclasses.is_dataclass(hint):
+        if hint == MetaDriveConfig | None:
+            found += rows(METADRIVE, METADRIVE, f"{prefix}{name}.")
+        elif dataclasses.is_dataclass(hint):
             found += rows(one, two, f"{prefix}{name}.")
         else:
             value = f"{one} / {two}" if one != two and name != "env" else f"{one}"

@@ -14,11 +14,12 @@ import pytest
 from slsac.agent import off_policy
 from slsac.config import Config
 from slsac.overrides import field_names, with_overrides
-from slsac.presets import ALGORITHMS, BASELINES, START_STEPS, preset
+from slsac.presets import ALGORITHMS, BASELINES, METADRIVE, START_STEPS, preset
 from slsac.types import EnvSpec
 
 VELOCITY = "SafetyHopperVelocity-v1"
 NAVIGATION = "SafetyPointGoal1-v0"
+DRIVING = "MetaDriveSafe-v0"
 SPEC = EnvSpec(11, 3, 1000, (-1.0,) * 3, (1.0,) * 3)
 ABLATIONS = [name for name in ALGORITHMS if name.startswith("sl-sac/")]
 OMNISAFE = [name for name in ALGORITHMS if name.endswith("/omnisafe")]
@@ -53,7 +54,7 @@ def test_names_are_those_of_the_paper() -> None:
     assert all(algorithm.description for algorithm in ALGORITHMS.values())
 
 
-@pytest.mark.parametrize("env", [VELOCITY, NAVIGATION])
+@pytest.mark.parametrize("env", [VELOCITY, NAVIGATION, DRIVING])
 @every_algorithm
 def test_every_preset_builds_an_agent(algo: str, env: str) -> None:
     config = preset(algo, env)
@@ -99,6 +100,31 @@ def test_navigation_leaves_the_softplus_multiplier_and_its_temperature_alone() -
     velocity, navigation = preset("wcsac", VELOCITY), preset("wcsac", NAVIGATION)
     assert navigation.multiplier == velocity.multiplier
     assert (navigation.policy.temperature, navigation.policy.automatic_temperature) == (0.2, True)
+
+
+@every_algorithm
+def test_driving_scales_the_multiplier_by_the_ratio_of_the_limits(algo: str) -> None:
+    velocity, driving = preset(algo, VELOCITY), preset(algo, DRIVING)
+    expected: dict[str, tuple[Any, Any]] = {
+        "env": (VELOCITY, DRIVING),
+        "cost_limit": (25.0, 0.1),
+        "multiplier.window": (10, 50),
+        "metadrive": (None, METADRIVE),
+    }
+    if velocity.policy.head != "deterministic" and not velocity.policy.automatic_temperature:
+        expected["policy.temperature"] = (0.2, 0.02)
+    # 25 / 0.1 = 250.
+    if velocity.multiplier.rule in ("ascent", "adam"):
+        expected["multiplier.learning_rate"] = (1e-5, pytest.approx(2.5e-3))
+    if velocity.multiplier.rule == "pid":
+        expected["multiplier.proportional_gain"] = (1e-6, pytest.approx(2.5e-4))
+        expected["multiplier.integral_gain"] = (1e-7, pytest.approx(2.5e-5))
+        expected["multiplier.derivative_gain"] = (1e-7, pytest.approx(2.5e-5))
+    if velocity.multiplier.rule == "softplus":
+        expected["multiplier.damping"] = (10.0, pytest.approx(2_500.0))
+    if algo.endswith("/omnisafe"):
+        expected["cost_critic.cost_scaling"] = ("standardised", "none")
+    assert differences(velocity, driving) == expected
 
 
 SCALAR_MEAN = {

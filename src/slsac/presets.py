@@ -218,9 +218,13 @@ def _driving(config: Config) -> Config:
         "softplus": ("damping",),
     }[config.multiplier.rule]
     rates: dict[str, Any] = {name: faster * getattr(config.multiplier, name) for name in scaled}
+    fixed = not config.policy.automatic_temperature and config.policy.temperature > 0
     return replace(
         config,
         cost_limit=cost_limit,
+        # A random driver brakes as often as it accelerates and earns .015 a step, which the entropy
+        # of the velocity tasks' temperature, worth .27 a step, would drown.
+        policy=replace(config.policy, temperature=0.02 if fixed else config.policy.temperature),
         cost_critic=replace(config.cost_critic, cost_scaling="none"),
         # Among ten episodes a single violation is a CVaR of .2 and a mean of .1.
         multiplier=replace(config.multiplier, window=50, **rates),

@@ -259,9 +259,12 @@ def test_interrupted_write_leaves_the_old_file(
     assert path.read_bytes() == b"new"
 
 
-def test_source_has_no_pickle() -> None:
+def test_nothing_that_is_stored_is_pickled() -> None:
+    # These two send an env's factory to a process of their own; neither touches a file.
+    between_processes = {"envs/worker.py", "on_policy/vector.py"}
     package = Path(slsac.__file__).parent
     uses = re.compile(r"(import|from)\s+(pickle|dill|cloudpickle|joblib)\b|allow_pickle\s*=\s*True")
     sources = list(package.rglob("*.py"))
     assert len(sources) > 15
-    assert [str(path) for path in sources if uses.search(path.read_text())] == []
+    found = {str(p.relative_to(package)) for p in sources if uses.search(p.read_text())}
+    assert found == between_processes

@@ -165,7 +165,8 @@ def search_table(table: cpo.Trial, case: jax.Array, violation: jax.Array) -> jax
     return cpo.line_search(attempt, case, violation, CPO.trust_region)
 
 
-finite = st.floats(-1.0, 1.0, width=32)
+# XLA takes subnormal numbers for 0.
+finite = st.floats(-1.0, 1.0, width=32, allow_subnormal=False)
 
 
 @settings(max_examples=100, deadline=None)

@@ -17,6 +17,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 
 import pytest
 import yaml
+from hypothesis import settings
 
 from slsac import rundir
 from slsac.config import Config, OnPolicyConfig

@@ -321,6 +321,7 @@ def bench(options: argparse.Namespace) -> int:
     print(shown[0])
     for name in options.only or BENCH_SECTIONS:
         results[name] = sections[name]()
+        shown.append(f"**{name}**")
         shown.append(benchmark.table(results[name], benchmark.COLUMNS[name]))
         print(f"\n{name}\n\n{shown[-1]}", flush=True)
     if options.json:

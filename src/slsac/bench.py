@@ -30,7 +30,7 @@ from slsac.config import OffPolicyConfig
 from slsac.envs import list_envs, make_env
 from slsac.errors import InvalidInput
 from slsac.overrides import with_overrides
-from slsac.presets import off_policy_preset
+from slsac.presets import off_policy_preset, preset
 from slsac.replay import Replay
 from slsac.types import Batch, EnvSpec
 
@@ -169,24 +169,70 @@ def training(
 def peer_training(name: str, python: Path, env: str) -> Callable[[], float]:
     """A function that trains a peer in its own environment and returns its steps per second."""
     script, algo = PEERS[name]
+    return functools.partial(run_peer, python, script, algo, env, "500")
+
+
+def run_peer(python: Path, script: str, *arguments: str) -> float:
+    """Steps per second that a peer's own loop reports."""
     path = Path(__file__).resolve().parents[2] / "benchmarks" / "peers" / script
     if not path.exists():
-        raise InvalidInput(f"peer is {name}; its loop {script} is in a clone of slsac only")
+        raise InvalidInput(f"{script}, the peer's loop, is in a clone of slsac only")
     if not python.exists():
         raise InvalidInput(
             f"peer-python is {python}, which does not exist; benchmarks/README.md says how to "
             "make an environment for a peer"
         )
+    done = subprocess.run([python, path, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise InvalidInput(f"{script} failed: {(done.stderr.splitlines() or ['?'])[-1]}")
+    return float(json.loads(done.stdout.splitlines()[-1])["steps_per_second"])
 
-    def measure() -> float:
-        done = subprocess.run(
-            [python, path, algo, env, "500"], capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise InvalidInput(f"peer {name} failed: {(done.stderr.splitlines() or ['?'])[-1]}")
-        return float(json.loads(done.stdout.splitlines()[-1])["steps_per_second"])
 
-    return measure
+def on_policy(rounds: int, peer_python: Path | None) -> list[Record]:
+    """PPO-Lagrangian, playing and learning whole epochs, in turns with OmniSafe's.
+
+    The same settings on both sides, OmniSafe's own, and the same number of steps in an epoch; the
+    first epoch of each, which compiles, is not timed.
+    """
+    steps, epochs = 20_000, 1
+    records: list[Record] = []
+    for env in ("SafetyPointGoal1-v0", "SafetyAntVelocity-v1"):
+        ours: dict[int, list[float]] = {0: [], 2: []}
+        peer: list[float] = []
+        for _ in range(rounds):
+            for workers, found in ours.items():
+                found.append(epoch_speed(env, steps, epochs, workers))
+            if peer_python is not None:
+                peer.append(
+                    run_peer(
+                        peer_python, "omnisafe_ppo_loop.py", "PPOLag", env, str(steps), str(epochs)
+                    )
+                )
+        records += [
+            {
+                "env": env,
+                "workers": workers,
+                "steps_per_second": median(found),
+                "peer": median(peer) if peer else None,
+                "against_peer": ratio(found, peer) if peer else None,
+            }
+            for workers, found in ours.items()
+        ]
+    return records
+
+
+def epoch_speed(env: str, steps: int, epochs: int, workers: int) -> float:
+    """Steps per second of ppo-lag/omnisafe over ``epochs`` epochs, after one that compiles."""
+    config = with_overrides(
+        preset("ppo-lag/omnisafe", env),
+        {"steps_per_epoch": steps, "worker_processes": workers, "evaluate_every_epochs": 10**6},
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = rundir.start(config, Path(folder) / "run")
+        trainer.advance(steps)
+        taken = seconds(lambda: trainer.advance((1 + epochs) * steps))
+        trainer.close()
+    return epochs * steps / taken
 
 
 def env_steps(envs: Iterable[str], rounds: int, steps: int) -> list[Record]:
@@ -253,7 +299,7 @@ def critics_call(config: OffPolicyConfig, spec: EnvSpec) -> Callable[[], Any]:
 
     step = jax.jit(update, donate_argnums=(0, 1))
     params = critics.init(jax.random.PRNGKey(0))
-    held = [(params, optimiser.init(params))]
+    held = [(params, jax.jit(optimiser.init)(params))]
 
     def call() -> None:
         held[0] = step(*held[0])
@@ -401,6 +447,13 @@ COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
         "seeds": ("seeds", ""),
         "update_ms_per_seed": ("update ms per seed", ".1f"),
         "speedup": ("against one at a time", ".2f"),
+    },
+    "on-policy": {
+        "env": ("ppo-lag/omnisafe on", ""),
+        "workers": ("worker processes", ""),
+        "steps_per_second": ("steps/s, learning included", ",.0f"),
+        "peer": ("OmniSafe's PPOLag", ",.0f"),
+        "against_peer": ("ratio", ".2f"),
     },
     "startup": {
         "env": ("task", ""),

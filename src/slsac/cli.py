@@ -16,7 +16,7 @@ from slsac.errors import InvalidInput, TrainingFailed
 
 Command = Callable[[argparse.Namespace], int]
 
-BENCH_SECTIONS = ("training", "envs", "growth", "seeds", "startup")
+BENCH_SECTIONS = ("training", "on-policy", "envs", "growth", "seeds", "startup")
 
 
 class Parser(argparse.ArgumentParser):
@@ -310,6 +310,9 @@ def bench(options: argparse.Namespace) -> int:
         "growth": lambda: benchmark.growth(options.rounds),
         "seeds": lambda: benchmark.several_seeds(
             options.algos[0], options.env, (2, 5), options.rounds
+        ),
+        "on-policy": lambda: benchmark.on_policy(
+            options.rounds, options.peer_python if options.peer == "omnisafe" else None
         ),
         "startup": lambda: [benchmark.startup(options.env)],
     }

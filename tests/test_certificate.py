@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 from conftest import small_config
 
-from slsac import rundir
+from slsac import certificate, rundir
 from slsac.api import Agent
-from slsac.certificate import cost_statements, verdict
+from slsac.certificate import cost_statements, costly_steps, text, verdict
+from slsac.certificate_page import page
 from slsac.cli import main
 from slsac.confidence import cvar_upper_bound, share_upper_bound
+from slsac.overrides import with_overrides
+from slsac.presets import preset
 from slsac.risk import empirical_cvar
 
 
@@ -99,10 +102,10 @@ def test_sampled_actions_are_said_and_drawn_anew(trained: Path, tmp_path: Path) 
 
 def test_the_page_needs_nothing_else(trained: Path) -> None:
     made = certify(trained)
-    page = (trained / "certificate.html").read_text()
-    assert made["verdict"]["sentence"] in page
+    shown = (trained / "certificate.html").read_text()
+    assert made["verdict"]["sentence"] in shown
     for outside in ("http", "<script", "src=", "url(", "@import"):
-        assert outside not in page
+        assert outside not in shown
 
 
 def test_the_calibration_is_left_for_reports(trained: Path) -> None:
@@ -132,6 +135,7 @@ def test_without_a_checkpoint_an_earlier_calibration_of_the_policy_counts(
     [
         (["--confidence", "2"], "confidence is 2.0; it must be in [0.5, 1)"),
         (["--episodes", "1"], "episodes is 1; it must be at least 2"),
+        (["--seed", "-1"], "seed is -1; it must be at least 0"),
         (["--max-step-cost", "0.01"], "largest_cost is 0.2; it must be at least"),
     ],
 )
@@ -153,19 +157,60 @@ def judged(costs: np.ndarray, largest_cost: float | None = 1000.0) -> dict[str, 
 
 def test_a_limit_is_proven_by_enough_episodes_only() -> None:
     few, many = judged(np.zeros(200)), judged(np.zeros(600))
-    assert few["outcome"] == "not shown"
+    assert few["outcome"] == "kept in sample"
     assert (
         "at most 1.49 % of episodes exceed the cost limit of 25 (0 of 200 did)" in few["sentence"]
     )
     assert many["outcome"] == "kept"
-    assert judged(np.zeros(600), None)["outcome"] == "not shown"
+    assert judged(np.zeros(600), None)["outcome"] == "kept in sample"
 
 
 def test_a_broken_limit_is_said_to_be() -> None:
     found = judged(np.full(200, 35.0))
     assert found["outcome"] == "broken"
     assert "CVaR at 0.5 is 35 over 200 episodes, above 25" in found["sentence"]
+    assert "with 95 % confidence it is at least 35" in found["sentence"]
     assert "at least 98.5 % of episodes exceed the limit (200 of 200 did)" in found["sentence"]
+
+
+def test_a_limit_is_broken_by_a_bound_and_not_by_an_estimate() -> None:
+    # CVaR of the sample is 26, but of all episodes fewer than those seen may cost 52.
+    found = judged(np.repeat([0.0, 52.0], [150, 50]))
+    assert found["outcome"] == "over in sample"
+    assert "The tail limit is not kept in the sample: CVaR at 0.5 is 26" in found["sentence"]
+    assert "no lower bound" in judged(np.repeat([-1.0, 52.0], [100, 100]))["sentence"]
+
+
+def test_the_largest_cost_of_an_episode_that_a_violation_ends_is_one() -> None:
+    driving = preset("sl-sac", "MetaDriveSafe-v0")
+    assert costly_steps(driving, 1_000) == 1
+    lenient = with_overrides(driving, {"metadrive.end_at_violation": False})
+    assert costly_steps(lenient, 1_000) == 1_000
+    assert costly_steps(preset("sl-sac", "SafetyHopperVelocity-v1"), 1_000) == 1_000
+
+
+def test_costs_below_a_small_limit_are_told_apart(trained: Path) -> None:
+    made = certify(trained)
+    made["run"]["cost_limit"] = 0.1
+    made["cvar"][0] |= {"estimate": 0.04, "interval": [0.02, 0.06], "upper_bound": 0.12}
+    assert "0.04   0.02 .. 0.06" in text(made)
+    assert "0.12" in text(made)
+    assert "<td>0.04</td><td>0.02 to 0.06</td><td>0.12</td>" in page(made, np.zeros(3))
+
+
+def test_an_evaluation_that_raises_leaves_no_env_open(
+    trained: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = []
+    monkeypatch.setattr(Agent, "close", lambda self: closed.append(self))
+
+    def interrupt(what: str, done: int, total: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        certificate.certify(trained, 40, max_step_cost=1.0, tick=interrupt)
+    assert len(closed) == 1
 
 
 def test_a_credible_tail_is_used() -> None:

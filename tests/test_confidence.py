@@ -8,6 +8,7 @@ import pytest
 from slsac.confidence import (
     bootstrap_cvar_interval,
     chance_of_staying_above,
+    cvar_lower_bound,
     cvar_upper_bound,
     least_distribution,
     share_lower_bound,
@@ -72,6 +73,24 @@ def test_the_bound_is_above_the_estimate_and_shrinks_with_episodes() -> None:
         bounds.append(cvar_upper_bound(costs, 0.5, 0.95, 20.0))
         assert bounds[-1] > np.sort(costs)[-(n // 2) :].mean()
     assert bounds[0] > bounds[1] > bounds[2]
+
+
+def test_the_lower_bound_on_cvar_is_the_best_case_by_hand() -> None:
+    # One episode of cost 2, confidence .9: F below 2 is at most .9, so that .1 is at 2 or above.
+    assert cvar_lower_bound(np.array([2.0]), 1.0, 0.9) == pytest.approx(0.1 * 2)
+    assert cvar_lower_bound(np.array([2.0]), 0.1, 0.9) == pytest.approx(2.0)
+    # All of 200 cost 35: at least 96.5 % of all do, and so does the worse half.
+    assert cvar_lower_bound(np.full(200, 35.0), 0.5, 0.95) == pytest.approx(35.0)
+    with pytest.raises(InvalidInput, match="a cost is -1; for a lower bound none may be negative"):
+        cvar_lower_bound(np.array([-1.0, 2.0]), 0.5, 0.95)
+
+
+def test_the_lower_bound_is_right_as_often_as_it_says() -> None:
+    # CVaR of an exponential cost of mean 1 at 1/2 is 1 + log 2.
+    samples = np.random.default_rng(1).exponential(size=(300, 60))
+    bounds = np.array([cvar_lower_bound(costs, 0.5, 0.9) for costs in samples])
+    assert (bounds <= 1.0 + np.log(2.0)).mean() >= 0.9
+    assert np.median(bounds) > 1.0
 
 
 def test_a_cost_beyond_the_largest_is_refused() -> None:

@@ -2,11 +2,12 @@
 
 Subjects take turns, several rounds of them, and medians are shown: the machine may be busy with
 other things, and a ratio within one run suffers least from that. Each section is a list of records;
-`tables` shows them and the command line writes them as JSON.
+`table` shows them and the command line writes them as JSON.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import json
@@ -364,7 +365,8 @@ def filled_replay(folder: Path, spec: EnvSpec, size: int) -> Replay:
 
 def several_seeds(algo: str, env: str, counts: Sequence[int], rounds: int) -> list[Record]:
     """An update vmapped over seeds, for each seed, against an update of one."""
-    spec = make_env(env).spec
+    with contextlib.closing(make_env(env)) as made:
+        spec = made.spec
     config = off_policy_preset(algo, env)
     agent = off_policy.build(config, spec)
     batch = random_batch(spec, config.batch_size)

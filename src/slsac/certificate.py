@@ -6,6 +6,7 @@ played in the evaluations of training, after which somebody may have chosen this
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Sequence
@@ -21,13 +22,15 @@ from slsac.certificate_page import page
 from slsac.checkpoint import write_atomically
 from slsac.confidence import (
     bootstrap_cvar_interval,
+    cvar_lower_bound,
     cvar_upper_bound,
     require_confidence,
     share_lower_bound,
     share_upper_bound,
 )
-from slsac.config import OffPolicyConfig
-from slsac.envs import duplicate_env, env_source, family, make_env
+from slsac.config import Config, OffPolicyConfig
+from slsac.display import cost_digits
+from slsac.envs import duplicate_env, env_source, family, for_certificate, make_env
 from slsac.errors import InvalidInput
 from slsac.evaluate import Evaluation, as_record, joined, summarise
 from slsac.risk import empirical_cvar, fit_tail, signal_decomposition, tail_count
@@ -75,6 +78,9 @@ def cost_statements(
             "upper_bound": None
             if largest_cost is None
             else cvar_upper_bound(costs, tail_fraction, confidence, largest_cost),
+            "lower_bound": None
+            if costs.min() < 0.0
+            else cvar_lower_bound(costs, tail_fraction, confidence),
         }
 
     cvar = [about(tail_fraction) for tail_fraction in dict.fromkeys(tail_fractions)]
@@ -118,17 +124,25 @@ def _about_tail(
 
 
 def verdict(statements: dict[str, Any], protocol: dict[str, Any], limit: float) -> dict[str, str]:
-    """One sentence, and its outcome: kept, broken, or not shown."""
+    """One sentence, and its outcome: kept, broken, or, where nothing is proven, what was seen."""
     sure = f"{100 * protocol['confidence']:g} %"
     tail, violation = statements["cvar"][0], statements["violation"]
     eps, n = tail["tail_fraction"], protocol["episodes"]
     measured = f"CVaR at {eps:g} is {tail['estimate']:.3g} over {n} episodes"
     if tail["estimate"] > limit:
+        least = tail["lower_bound"]
+        broken = least is not None and least > limit
+        proven = (
+            "no lower bound on it can be given where costs are negative"
+            if least is None
+            else f"with {sure} confidence it is at least {least:.3g}"
+        )
         return {
-            "outcome": "broken",
-            "sentence": f"The tail limit is not kept: {measured}, above {limit:g}, and with "
-            f"{sure} confidence at least {percent(violation['lower_bound'])} of episodes exceed "
-            f"the limit ({violation['episodes']} of {n} did).",
+            "outcome": "broken" if broken else "over in sample",
+            "sentence": f"The tail limit is not kept{'' if broken else ' in the sample'}: "
+            f"{measured}, above {limit:g}, and {proven}; also with {sure} confidence at least "
+            f"{percent(violation['lower_bound'])} of episodes exceed the limit "
+            f"({violation['episodes']} of {n} did).",
         }
     probability = (
         f"with {sure} confidence at most {percent(violation['upper_bound'])} of episodes exceed "
@@ -147,7 +161,7 @@ def verdict(statements: dict[str, Any], protocol: dict[str, Any], limit: float) 
         else f"what such a sample could have missed bounds it by {bound:.3g} only"
     )
     return {
-        "outcome": "not shown",
+        "outcome": "kept in sample",
         "sentence": f"The tail limit is kept in the sample but not proven: {probability}; "
         f"{measured}, and {unproven}.",
     }
@@ -155,6 +169,11 @@ def verdict(statements: dict[str, Any], protocol: dict[str, Any], limit: float) 
 
 def percent(share: float) -> str:
     return f"{100 * share:.3g} %"
+
+
+def costly_steps(config: Config, horizon: int) -> int:
+    """How many steps of an episode can cost anything; on some tasks the first one ends it."""
+    return 1 if config.metadrive is not None and config.metadrive.end_at_violation else horizon
 
 
 def certify(
@@ -171,32 +190,35 @@ def certify(
     """The certificate of a run's newest policy, and the episodes behind it.
 
     Args:
-        max_step_cost: the largest cost of one step; known for the Safety-Gymnasium tasks.
+        max_step_cost: the largest cost of one step; known for all tasks but one's own.
         env: needed where the run was made on an object or a function.
     """
     require_confidence(confidence)
     if episodes < 2:
         raise InvalidInput(f"episodes is {episodes}; it must be at least 2")
-    agent = Agent.load(run, env=env)
-    config, spec = agent.config, agent.spec
-    if max_step_cost is None and family(config.env) in ("velocity", "navigation"):
+    if seed is not None and seed < 0:
+        raise InvalidInput(f"seed is {seed}; it must be at least 0")
+    config, spec, _ = rundir.read_config(run)
+    env = for_certificate(env_source(config.env if env is None else env, config))
+    if max_step_cost is None and family(config.env) != "other":
         max_step_cost = 1.0
-    largest_cost = None if max_step_cost is None else max_step_cost * spec.horizon
+    most_steps = costly_steps(config, spec.horizon)
+    largest_cost = None if max_step_cost is None else max_step_cost * most_steps
     seed = config.seed if seed is None else seed
 
     parts = []
-    for number, first in enumerate(range(0, episodes, CHUNK)):
-        tick("episodes", first, episodes)
-        parts.append(
-            agent.evaluate(
-                min(CHUNK, episodes - first),
-                seed=episode_seed(seed, Branch.CERTIFICATE, number),
-                deterministic=deterministic,
+    with contextlib.closing(Agent.load(run, env=env)) as agent:
+        for number, first in enumerate(range(0, episodes, CHUNK)):
+            tick("episodes", first, episodes)
+            parts.append(
+                agent.evaluate(
+                    min(CHUNK, episodes - first),
+                    seed=episode_seed(seed, Branch.CERTIFICATE, number),
+                    deterministic=deterministic,
+                )
             )
-        )
     tick("episodes", episodes, episodes)
     played = joined(parts)
-    agent.close()
 
     protocol = {
         "episodes": episodes,
@@ -204,6 +226,7 @@ def certify(
         "confidence": confidence,
         "seed": seed,
         "max_step_cost": max_step_cost,
+        "costly_steps": most_steps,
         "largest_cost": largest_cost,
     }
     statements = cost_statements(
@@ -259,15 +282,14 @@ def calibrate_run(
         return {"reason": "the critic is not there: the folder holds no checkpoint of this policy"}
     functions, policy, critic = found
     explore = jax.jit(functions.explore)
-    made = make_env(duplicate_env(env_source(config.env if env is None else env, config)))
-    trajectories = calibration.play(
-        made,
-        lambda observation, key: explore(policy, observation, key),
-        CALIBRATION_EPISODES,
-        episode_seed(seed, Branch.CERTIFICATE, 2**31),
-        lambda done: tick("calibration", done, CALIBRATION_EPISODES),
-    )
-    made.close()
+    with contextlib.closing(make_env(duplicate_env(env))) as made:
+        trajectories = calibration.play(
+            made,
+            lambda observation, key: explore(policy, observation, key),
+            CALIBRATION_EPISODES,
+            episode_seed(seed, Branch.CERTIFICATE, 2**31),
+            lambda done: tick("calibration", done, CALIBRATION_EPISODES),
+        )
     measured = calibration.calibrate(
         trajectories,
         critic,
@@ -305,6 +327,7 @@ def text(certificate: dict[str, Any]) -> str:
     run, protocol, sample = (certificate[name] for name in ("run", "protocol", "sample"))
     violation, tail = certificate["violation"], certificate["tail"]
     sure = f"{100 * protocol['confidence']:g} %"
+    digits = cost_digits(run["cost_limit"])
     lines = [
         certificate["verdict"]["sentence"],
         "",
@@ -322,10 +345,10 @@ def text(certificate: dict[str, Any]) -> str:
     ]
     for one in certificate["cvar"]:
         low, high = one["interval"]
-        bound = "-" if one["upper_bound"] is None else f"{one['upper_bound']:.1f}"
+        bound = "-" if one["upper_bound"] is None else f"{one['upper_bound']:.{digits}f}"
         lines.append(
-            f"  worst {percent(one['tail_fraction']):<9}{one['estimate']:>9.1f}   "
-            f"{f'{low:.1f} .. {high:.1f}':<18}{bound:>15}   {one['episodes']:>8}"
+            f"  worst {percent(one['tail_fraction']):<9}{one['estimate']:>9.{digits}f}   "
+            f"{f'{low:.{digits}f} .. {high:.{digits}f}':<18}{bound:>15}   {one['episodes']:>8}"
             + ("  too few to trust" if one["too_few"] else "")
         )
     lines += ["", *_tail_lines(tail), *_calibration_lines(certificate["calibration"])]

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from slsac.display import cost_digits
+
 STYLE = """
 :root { --ink: #1c2430; --soft: #5b6675; --line: #d9dfe7; --paper: #fff; --tint: #f4f6f9;
   --bar: #7d93ad; --limit: #b4232a; --kept: #1c7a4a; --unsure: #8a6100; }
@@ -34,7 +36,8 @@ svg text { fill: var(--soft); font-size: 12px; } code { overflow-wrap: anywhere;
 OUTCOMES = {
     "kept": ("kept", "Kept"),
     "broken": ("broken", "Not kept"),
-    "not shown": ("unsure", "Kept in the sample, not proven"),
+    "kept in sample": ("unsure", "Kept in the sample, not proven"),
+    "over in sample": ("unsure", "Not kept in the sample, not proven"),
 }
 
 
@@ -90,14 +93,15 @@ def _sample(certificate: dict[str, Any], sure: str) -> str:
 
 
 def _cvar(certificate: dict[str, Any], sure: str) -> str:
-    rows = ""
+    rows, digits = "", cost_digits(certificate["run"]["cost_limit"])
     for one in certificate["cvar"]:
-        bound = "unknown" if one["upper_bound"] is None else f"{one['upper_bound']:.1f}"
+        bound = "unknown" if one["upper_bound"] is None else f"{one['upper_bound']:.{digits}f}"
         low, high = one["interval"]
         few = " (too few)" if one["too_few"] else ""
         rows += (
             f"<tr><td>{100 * one['tail_fraction']:g} %</td><td>{one['episodes']}{few}</td>"
-            f"<td>{one['estimate']:.1f}</td><td>{low:.1f} to {high:.1f}</td><td>{bound}</td></tr>"
+            f"<td>{one['estimate']:.{digits}f}</td><td>{low:.{digits}f} to {high:.{digits}f}</td>"
+            f"<td>{bound}</td></tr>"
         )
     return (
         "<h2>Mean cost of the worst episodes (CVaR)</h2>"
@@ -105,7 +109,7 @@ def _cvar(certificate: dict[str, Any], sure: str) -> str:
         f"<th>{sure} interval</th><th>{sure} upper bound</th></tr>{rows}</table>"
         '<p class="soft">The interval resamples the episodes and cannot know of costs that were '
         "never seen. The upper bound assumes nothing but the largest cost an episode can have, "
-        "and holds for all four rows together.</p>"
+        "and holds for all rows together.</p>"
     )
 
 
@@ -174,7 +178,7 @@ def _calibration(found: dict[str, Any]) -> str:
 
 def _protocol(certificate: dict[str, Any], sure: str) -> str:
     run, protocol = certificate["run"], certificate["protocol"]
-    largest = protocol["largest_cost"]
+    largest, steps = protocol["largest_cost"], protocol["costly_steps"]
     return (
         "<h2>How it was made</h2>"
         + _facts(
@@ -184,8 +188,9 @@ def _protocol(certificate: dict[str, Any], sure: str) -> str:
                     "Largest possible cost",
                     "unknown"
                     if largest is None
-                    else f"{largest:g}: {run['horizon']} steps of at most "
-                    f"{protocol['max_step_cost']:g}",
+                    else f"{largest:g}: "
+                    + (f"{steps} steps" if steps > 1 else "one step, which ends the episode,")
+                    + f" of at most {protocol['max_step_cost']:g}",
                 ),
                 ("Policy (SHA-256)", f"<code>{run['policy_sha256']}</code>"),
             ]

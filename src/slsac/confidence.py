@@ -113,7 +113,26 @@ def cvar_upper_bound(
         )
     least = least_distribution(len(ordered), confidence)
     values = np.append(ordered, largest_cost)
-    mass = np.diff(np.concatenate([[0.0], least, [1.0]]))
+    return _tail_mean(values, np.diff(np.concatenate([[0.0], least, [1.0]])), tail_fraction)
+
+
+def cvar_lower_bound(costs: np.ndarray, tail_fraction: float, confidence: float) -> float:
+    """Lower bound on CVaR for any distribution of costs that are never negative.
+
+    The mirror image of the upper one: as much as possible below each cost seen, and what that
+    leaves below the smallest of them at 0. It holds for all tail fractions at once.
+    """
+    tail_count(1, tail_fraction)
+    ordered = np.sort(np.asarray(costs, dtype=np.float64))
+    if ordered[0] < 0.0:
+        raise InvalidInput(f"a cost is {ordered[0]:g}; for a lower bound none may be negative")
+    most = 1.0 - least_distribution(len(ordered), confidence)[::-1]
+    mass = np.diff(np.concatenate([[0.0], most, [1.0]]))
+    return _tail_mean(np.append(0.0, ordered), mass, tail_fraction)
+
+
+def _tail_mean(values: np.ndarray, mass: np.ndarray, tail_fraction: float) -> float:
+    """CVaR of a distribution with ``mass`` at each of ``values``, which ascend."""
     above = np.concatenate([np.cumsum(mass[::-1])[::-1][1:], [0.0]])
     in_tail = np.clip(tail_fraction - above, 0.0, mass)
     return float((in_tail * values).sum() / tail_fraction)

@@ -19,7 +19,13 @@ from conftest import small_config
 from slsac import rundir
 from slsac.cli import main
 from slsac.config import Config, MetaDriveConfig
-from slsac.envs import duplicate_env, env_source, make_env, metadrive_assets
+from slsac.envs import (
+    duplicate_env,
+    env_source,
+    for_certificate,
+    make_env,
+    metadrive_assets,
+)
 from slsac.envs.metadrive import DrivingEnv, MetaDriveFactory
 from slsac.envs.worker import WorkerEnv
 from slsac.errors import InvalidInput
@@ -59,14 +65,13 @@ class Surveyed(DrivingEnv):
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def surveyed(held_out: bool = False, **settings: Any) -> WorkerEnv:
-    config = replace(METADRIVE, **settings)
-    return WorkerEnv(lambda: Surveyed(config, held_out=held_out))
+def surveyed(factory: MetaDriveFactory) -> WorkerEnv:
+    return WorkerEnv(lambda: Surveyed(factory.config, factory.scenarios))
 
 
 @pytest.fixture(scope="module")
 def training() -> Iterator[WorkerEnv]:
-    env = surveyed()
+    env = surveyed(MetaDriveFactory(METADRIVE))
     yield env
     env.close()
 
@@ -74,7 +79,8 @@ def training() -> Iterator[WorkerEnv]:
 @pytest.fixture(scope="module")
 def short_test() -> Iterator[WorkerEnv]:
     """Held-out scenarios with obstacles and episodes of 20 steps that a violation does not end."""
-    env = surveyed(True, horizon=20, end_at_violation=False, obstacle_probability=0.5)
+    config = replace(METADRIVE, horizon=20, end_at_violation=False, obstacle_probability=0.5)
+    env = surveyed(MetaDriveFactory(config, "evaluation"))
     yield env
     env.close()
 
@@ -243,10 +249,25 @@ def test_evaluation_draws_from_the_held_out_scenarios() -> None:
     config = with_overrides(preset("wcsac", ENV), {"metadrive.traffic-density": "0.2"})
     source = env_source(ENV, config)
     assert isinstance(source, MetaDriveFactory)
-    assert (source.held_out, source.config.traffic_density) == (False, 0.2)
-    assert duplicate_env(source) == replace(source, held_out=True)
+    assert (source.use, source.config.traffic_density) == ("training", 0.2)
+    assert duplicate_env(source) == replace(source, use="evaluation")
     hopper = preset("sl-sac", "SafetyHopperVelocity-v1")
     assert (env_source(hopper.env, hopper), hopper.metadrive) == (hopper.env, None)
+
+
+def test_a_certificate_has_scenarios_that_no_evaluation_has_seen() -> None:
+    factory = MetaDriveFactory(METADRIVE)
+    certified = for_certificate(factory)
+    # A loaded agent asks for an env for evaluation, and must not fall back to the held-out ones.
+    assert duplicate_env(certified) == certified
+    ranges = [factory.scenarios, duplicate_env(factory).scenarios, certified.scenarios]
+    assert ranges == [range(1_000), range(10_000, 10_200), range(10_200, 110_200)]
+    env = surveyed(certified)
+    try:
+        env.reset(7)
+        assert env.call("present_scenario") == env.call("scenario", 7) in certified.scenarios
+    finally:
+        env.close()
 
 
 def test_settings_are_refused_by_name() -> None:

@@ -129,6 +129,11 @@ def duplicate_env(env: Any) -> Any:
     return env.for_evaluation() if hasattr(env, "for_evaluation") else another_env(env)
 
 
+def for_certificate(env: Any) -> Any:
+    """An env argument whose episodes neither training nor evaluations have seen, if it has one."""
+    return env.for_certificate() if hasattr(env, "for_certificate") else env
+
+
 def another_env(env: Any) -> Any:
     """An env argument for a second, independent env.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from slsac.envs.worker import WorkerEnv
 from slsac.types import EnvSpec, Step
 
 METADRIVE_ID = "MetaDriveSafe-v0"
+CERTIFICATE_SCENARIOS = 100_000
+"""So many that a certificate hardly meets one twice, and speaks of more than a list of maps."""
 DESCRIPTION = "three road blocks in traffic; a collision or leaving the road costs 1 and ends it"
 
 
@@ -26,8 +28,19 @@ class MetaDriveFactory:
     """Makes driving envs, each in a process of its own; it can be sent to other processes."""
 
     config: MetaDriveConfig
-    held_out: bool = False
-    """Draws from the held-out scenarios instead of the training ones."""
+    use: Literal["training", "evaluation", "certificate"] = "training"
+    """What the envs are for; each use has scenarios of its own."""
+
+    @property
+    def scenarios(self) -> range:
+        """The numbers of the scenarios that the envs draw from."""
+        first = self.config.first_test_scenario
+        beyond = first + self.config.test_scenarios
+        return {
+            "training": range(self.config.training_scenarios),
+            "evaluation": range(first, beyond),
+            "certificate": range(beyond, beyond + CERTIFICATE_SCENARIOS),
+        }[self.use]
 
     def __call__(self) -> WorkerEnv:
         require_ready()
@@ -35,22 +48,24 @@ class MetaDriveFactory:
 
     def make_here(self) -> DrivingEnv:
         """The env itself, in this process, which must have none yet."""
-        return DrivingEnv(self.config, held_out=self.held_out)
+        return DrivingEnv(self.config, self.scenarios)
 
     def for_evaluation(self) -> MetaDriveFactory:
-        return replace(self, held_out=True)
+        return self if self.use == "certificate" else replace(self, use="evaluation")
+
+    def for_certificate(self) -> MetaDriveFactory:
+        return replace(self, use="certificate")
 
 
 class DrivingEnv:
     """One simulator. An episode is a scenario: a map, its traffic, a lane and a destination."""
 
-    def __init__(self, config: MetaDriveConfig, *, held_out: bool) -> None:
+    def __init__(self, config: MetaDriveConfig, scenarios: range) -> None:
         from metadrive.envs.metadrive_env import MetaDriveEnv
 
         self._config = config
-        self._first = config.first_test_scenario if held_out else 0
-        self._count = config.test_scenarios if held_out else config.training_scenarios
-        self._env = MetaDriveEnv(simulator_settings(config, self._first, self._count))
+        self._scenarios = scenarios
+        self._env = MetaDriveEnv(simulator_settings(config, scenarios))
         box = self._env.action_space
         self.spec = EnvSpec(
             observation_size=self._env.observation_space.shape[0],
@@ -64,7 +79,7 @@ class DrivingEnv:
 
     def scenario(self, seed: int) -> int:
         """The number of the scenario that ``seed`` stands for."""
-        return self._first + int(np.random.default_rng(seed).integers(self._count))
+        return self._scenarios[np.random.default_rng(seed).integers(len(self._scenarios))]
 
     def reset(self, seed: int) -> np.ndarray:
         observation, _ = self._env.reset(seed=self.scenario(seed))
@@ -99,7 +114,7 @@ class DrivingEnv:
         self._env.close()
 
 
-def simulator_settings(config: MetaDriveConfig, first: int, count: int) -> dict[str, Any]:
+def simulator_settings(config: MetaDriveConfig, scenarios: range) -> dict[str, Any]:
     """What differs from the simulator's own defaults."""
     from metadrive.component.algorithm.blocks_prob_dist import PGBlockDistConfig
 
@@ -116,8 +131,8 @@ def simulator_settings(config: MetaDriveConfig, first: int, count: int) -> dict[
 
     ends = config.end_at_violation
     return {
-        "start_seed": first,
-        "num_scenarios": count,
+        "start_seed": scenarios.start,
+        "num_scenarios": len(scenarios),
         "map": config.blocks,
         "block_dist_config": BlockShares,
         "traffic_density": config.traffic_density,

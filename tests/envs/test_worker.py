@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -31,7 +32,9 @@ class Fragile(Choice):
         print("what a simulator prints does not disturb")
         if self._failure == "unrepeatable":
             return result._replace(observation=np.full(2, self.luck, np.float32))
-        if self._time == 4:
+        if self._time == 4 and self._failure == "dawdles":
+            time.sleep(1.0)
+        elif self._time == 4:
             if self._failure == "dies":
                 os._exit(3)
             raise {"refuses": InvalidInput, "raises": ZeroDivisionError}[self._failure]("why")
@@ -57,8 +60,8 @@ def open_worker() -> Iterator[Open]:
 def episode(env: SafeEnv, seed: int, killed_at: tuple[int, ...] = ()) -> list[bytes]:
     """Everything that an episode shows, with the worker killed before some of its steps."""
     seen = [env.reset(seed).tobytes()]
-    for time, action in enumerate(ACTIONS):
-        if time in killed_at:
+    for number, action in enumerate(ACTIONS):
+        if number in killed_at:
             assert isinstance(env, WorkerEnv)
             os.kill(env.pid, signal.SIGKILL)
         result = env.step(action)
@@ -113,6 +116,37 @@ def test_an_env_that_does_not_repeat_itself_is_not_gone_on_with(open_worker: Ope
     env = open_worker(lambda: Fragile("unrepeatable"))
     with pytest.raises(EnvFailed, match="episode 0 did not repeat itself within 2 steps"):
         episode(env, 0, killed_at=(2,))
+
+
+def test_an_interrupted_call_leaves_no_answer_for_the_next_one(
+    open_worker: Open, capfd: pytest.CaptureFixture[str]
+) -> None:
+    env, here = open_worker(lambda: Fragile("dawdles")), Choice()
+    env.reset(4)
+    here.reset(4)
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    for number, action in enumerate(ACTIONS):
+        if number == 3:
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            with pytest.raises(KeyboardInterrupt):
+                env.step(action)
+        assert repr(env.step(action)) == repr(here.step(action))
+    signal.signal(signal.SIGALRM, before)
+    told = capfd.readouterr().err
+    assert "died in episode 4, step 3 (stopped when a call was interrupted)" in told
+    assert "Traceback" not in told
+
+
+def test_a_closed_env_says_so(open_worker: Open) -> None:
+    env = open_worker(Choice)
+    env.close()
+    for call in (lambda: env.reset(0), lambda: env.step(ACTIONS[0])):
+        with pytest.raises(EnvFailed, match="the environment is closed and takes no"):
+            call()
 
 
 def test_a_copy_is_another_process_and_closing_ends_it() -> None:

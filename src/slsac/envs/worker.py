@@ -47,6 +47,7 @@ class WorkerEnv:
         self._actions: list[np.ndarray] = []
         self._observation: np.ndarray | None = None
         self._restarts = 0
+        self._closed = False
         self.spec: EnvSpec
         try:
             self._start()
@@ -76,6 +77,7 @@ class WorkerEnv:
         return self._insist((method, *arguments))
 
     def close(self) -> None:
+        self._closed = True
         self._finalise()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> WorkerEnv:
@@ -97,6 +99,18 @@ class WorkerEnv:
 
     def _insist(self, message: tuple[Any, ...]) -> Any:
         """The answer to ``message``, through as many processes as it takes."""
+        if self._closed:
+            raise EnvFailed(f"the environment is closed and takes no {message[0]}; make another")
+        try:
+            return self._answer_to(message)
+        except (InvalidInput, EnvFailed):
+            raise
+        except BaseException:
+            # After Ctrl-C an answer is on its way that the next call would take for its own.
+            self._finalise()
+            raise
+
+    def _answer_to(self, message: tuple[Any, ...]) -> Any:
         while True:
             try:
                 self._send(message)
@@ -142,6 +156,8 @@ class WorkerEnv:
 
     def _send(self, message: Any) -> None:
         assert self._process.stdin is not None
+        if self._process.stdin.closed:
+            raise _Died("stopped when a call was interrupted")
         try:
             pickle.dump(message, self._process.stdin, pickle.HIGHEST_PROTOCOL)
             self._process.stdin.flush()
@@ -190,24 +206,27 @@ def serve() -> None:
         answers.flush()
 
     env: Any = None
-    while True:
-        try:
+    try:
+        while True:
             message = pickle.load(calls)
-        except EOFError:
-            break
-        try:
-            if env is None:
-                env = pickle.loads(message)()
-                result = env.spec
+            try:
+                if env is None:
+                    env = pickle.loads(message)()
+                    result = env.spec
+                else:
+                    method, *arguments = message
+                    result = getattr(env, method)(*arguments)
+            except InvalidInput as error:
+                answer("invalid", str(error))
+            except Exception as error:
+                traceback.print_exc()
+                answer("error", f"{type(error).__name__}: {error}")
             else:
-                method, *arguments = message
-                result = getattr(env, method)(*arguments)
-        except InvalidInput as error:
-            answer("invalid", str(error))
-        except Exception as error:
-            traceback.print_exc()
-            answer("error", f"{type(error).__name__}: {error}")
-        else:
-            answer("result", result)
+                answer("result", result)
+    except EOFError:
+        pass
+    except BrokenPipeError:
+        # Nobody waits for the answer; what is left of it must not fail again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), answers.fileno())
     if env is not None:
         env.close()

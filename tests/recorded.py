@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ def make_run(
     *,
     returns: Sequence[float] = (100.0, 300.0),
     costs: Sequence[float] = (0.0, 40.0),
+    facts: Mapping[str, Sequence[float]] | None = None,
     finished: bool = True,
     **overrides: Any,
 ) -> Path:
@@ -50,6 +51,7 @@ def make_run(
         {"step": line["step"], "seconds": 40.0, "steps_per_second": 50.0} for line in progress
     ]
     played = Evaluation(np.array(returns), np.array(costs), np.full(len(costs), 1000))
+    played = played._replace(facts={name: np.array(each) for name, each in (facts or {}).items()})
     summary = summarise(played, config.cost_limit, config.tail_fraction)
     evaluations = [{"step": 5_000, "final": False, **summary, **as_record(played)}]
     if finished:

@@ -120,7 +120,7 @@ def test_driving_scales_the_multiplier_by_the_ratio_of_the_limits(algo: str) -> 
     if velocity.policy.head != "deterministic" and not velocity.policy.automatic_temperature:
         expected["policy.temperature"] = (0.2, 0.02)
     # 25 / 0.1 = 250.
-    if velocity.multiplier.rule in ("ascent", "adam"):
+    if velocity.multiplier.rule == "ascent":
         expected["multiplier.learning_rate"] = (1e-5, pytest.approx(2.5e-3))
     if velocity.multiplier.rule == "pid":
         expected["multiplier.proportional_gain"] = (1e-6, pytest.approx(2.5e-4))

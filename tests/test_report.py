@@ -114,6 +114,26 @@ def test_an_algorithm_can_be_turned_off_and_on(tab: Page, recorded: Path) -> Non
     assert tab.problems == []
 
 
+def test_a_column_of_a_marked_group_goes_with_its_algorithm(tab: Page, tmp_path: Path) -> None:
+    make_run(tmp_path / "runs" / "a", "cpo")
+    make_run(tmp_path / "runs" / "b", "sl-sac", cost_limit=5.0)
+    out = tmp_path / "report.html"
+    assert main(["report", str(tmp_path / "runs"), "--out", str(out)]) == 0
+    tab.open(out, 1440, 900)
+
+    def shown(what: str) -> list[str]:
+        return tab.run(
+            f"[...document.querySelectorAll('[aria-label=\"Configuration\"] {what}')]"
+            ".filter(cell => cell.offsetParent !== null).map(cell => cell.innerText)"
+        )
+
+    assert shown("th") == ["field", "cpo [a]", "sl-sac [b]"]
+    tab.click(".chip[data-algo='cpo']")
+    assert shown("th") == ["field", "sl-sac [b]"]
+    assert shown("tr:nth-child(1) td") == ["cost_limit", "5.0"]
+    assert tab.problems == []
+
+
 def test_hovering_and_arrow_keys_name_the_values(tab: Page, recorded: Path) -> None:
     tab.open(recorded, 1440, 900)
     tab.hover("#return svg", right=40)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 from conftest import SMALL_SPEC, write_spec
+from recorded import make_run
 from rich.console import Console
 from test_resume import everything, finished_steps
 
@@ -25,7 +26,8 @@ from slsac.cli import main
 from slsac.errors import InvalidInput
 from slsac.experiments import estimate, grid, status, worker
 from slsac.experiments.process import last_line
-from slsac.experiments.view import Entry, State, View
+from slsac.experiments.sweep import make_products
+from slsac.experiments.view import Entry, State, View, cells
 from slsac.overrides import with_overrides
 
 TRIALS = ("sac-lag/ProbeChoice-v0/seed0", "sac-lag/ProbeChoice-v0/seed1")
@@ -242,6 +244,55 @@ def test_the_live_view_shows_what_matters_first_where_the_screen_is_small(tmp_pa
     assert re.search(r"seed2 +failed", shown)
     assert "seed0" not in shown
     assert "seed1" not in shown
+
+
+def test_the_live_view_tells_costs_below_one_apart(tmp_path: Path) -> None:
+    (trial, _) = grid.expand(grid.parse(SMALL_SPEC), tmp_path)
+    trial.run.mkdir(parents=True)
+    (trial.run / "progress.jsonl").write_text('{"step": 400, "return": 3.0, "cost": 0.04}\n')
+    small = grid.Trial(trial.name, trial.run, with_overrides(trial.config, {"cost_limit": 0.1}))
+    assert cells(Entry(trial, "running"))[2] == "0.0"
+    assert cells(Entry(small, "running"))[2] == "0.04"
+
+
+def test_worker_processes_may_differ_from_the_run_that_is_there(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", "cpo", worker_processes=0)
+    config = with_overrides(rundir.read_config(run)[0], {"worker_processes": 2})
+    assert status.is_done(grid.Trial("run", run, config), 2, inexact=False)
+
+
+def test_products_are_written_once_the_trials_are_done(tmp_path: Path) -> None:
+    spec = grid.parse(SMALL_SPEC | {"products": ["table", "curves", "report"]})
+    trials = grid.expand(spec, tmp_path)
+    for trial in trials:
+        make_run(trial.run, "sac-lag", seed=trial.config.seed)
+    told: list[str] = []
+    make_products(spec, trials, tmp_path, told.append)
+    names = ["table.md", "table.tex", "table.csv", "curves.png", "curves.svg", "report.html"]
+    assert told == [f"wrote {tmp_path / name}" for name in names]
+    assert "| 200.0 ± 0.0 |" in (tmp_path / "table.md").read_text()
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert "2 runs of 1 algorithm on 1 task" in (tmp_path / "report.html").read_text()
+    # Nothing has changed since, so nothing is made again.
+    make_products(spec, trials, tmp_path, told.append)
+    assert len(told) == 6
+
+
+@pytest.mark.parametrize(("product", "package"), [("curves", "matplotlib"), ("report", "rliable")])
+def test_what_products_need_is_asked_for_before_training(
+    tmp_path: Path,
+    product: str,
+    package: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    spec = write_spec(tmp_path, products=[product])
+    assert main(["sweep", str(spec), "--out", str(tmp_path / "out")]) == 2
+    error = capsys.readouterr().err
+    assert f"product {product!r} needs {package}; run `make install EXTRAS=report`" in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
 
 
 def test_trials_on_one_machine_take_different_cores(tmp_path: Path) -> None:

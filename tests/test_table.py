@@ -63,6 +63,38 @@ def test_other_settings_are_another_row(runs: Path) -> None:
     assert [cell.text for cell in rows[2]][2] == "7.0 / 0.0"
 
 
+def test_costs_below_one_have_two_decimals_and_env_facts_a_column(tmp_path: Path) -> None:
+    for seed, costs in enumerate(([0.0] * 24 + [1.0], [0.0] * 25)):
+        make_run(
+            tmp_path / f"{seed}", env="MetaDriveSafe-v0", seed=seed, costs=costs,
+            returns=[50.0] * 25, facts={"success": [1.0] * 20 + [0.0] * 5},
+        )  # fmt: skip
+    make_run(tmp_path / "hopper")
+    made = {section.title: section for section in sections(summarise_runs([tmp_path]))}
+    # One violation in 50 episodes; the seeds' means are .04 and 0, their CVaR at .5 .08 and 0:
+    # 13 of 25 episodes are in the tail.
+    (driving,) = [row for row in made["Return / cost"].rows if "Drive" in row[0].text]
+    assert driving[1].text == "50.0 / 0.02"
+    (driving,) = [row for row in made["Over seeds"].rows if "Drive" in row[0].text]
+    assert driving[6].text == "0.02 ± 0.02"
+    assert driving[7].text.startswith("0.02 [0.00, 0.0")
+    assert driving[8].text == "0.04 (50 %)"
+    listed = [dict(zip(made["Runs"].header, row, strict=True)) for row in made["Runs"].rows]
+    assert [row["success"].text for row in listed] == ["0.80", "0.80", ""]
+    assert [row["cost"].text for row in listed] == ["0.04 ± 0.04", "0.00 ± 0.00", "20.0 ± 20.0"]
+
+
+def test_the_number_of_worker_processes_makes_no_other_experiment(tmp_path: Path) -> None:
+    make_run(tmp_path / "a", "cpo", worker_processes=0)
+    make_run(tmp_path / "b", "cpo", seed=1, worker_processes=2)
+    summary = summarise_runs([tmp_path])
+    (group,) = summary.groups
+    assert group.settings == "steps=10,000"
+    assert [run.config.seed for run in group.runs] == [0, 1]
+    # It is still part of the command.
+    assert "--worker-processes 0" in sections(summary)[-1].code[0]
+
+
 def test_differences_from_the_paper(runs: Path) -> None:
     section = {made.title: made for made in sections(summarise_runs([runs]))}[
         "Against published figures"
@@ -107,7 +139,7 @@ def test_markdown_and_latex(runs: Path) -> None:
 
 def test_html_escapes_what_it_is_given(runs: Path) -> None:
     first = sections(summarise_runs([runs]))[0]
-    text = as_html(first._replace(rows=[(Cell("<b>"),)]))
+    text = as_html(first._replace(rows=[(Cell("<b>"),) * len(first.header)]))
     assert "&lt;b&gt;" in text
     assert "<b>" not in text
 

@@ -162,6 +162,16 @@ def cost_digits(cost_limit: float) -> int:
     return 1 if cost_limit >= 1 else 2
 
 
+def fact_means(summary: Mapping[str, Any]) -> dict[str, float]:
+    """Means of what only this env reports, such as success, by a name to read."""
+    plain = ("return_mean", "cost_mean", "length_mean")
+    return {
+        name.removesuffix("_mean").replace("_", " "): value
+        for name, value in summary.items()
+        if name.endswith("_mean") and name not in plain
+    }
+
+
 def duration(seconds: float) -> str:
     minutes = int(seconds // 60)
     if minutes >= 60:
@@ -179,12 +189,7 @@ def sentence(summary: Mapping[str, Any]) -> str:
         mean = f"{summary[f'{name}_mean']:.{digits}f}"
         return f"{mean} +- {error:.{digits}f}" if error is not None else mean
 
-    plain = ("return_mean", "cost_mean", "length_mean")
-    facts = "".join(
-        f", {name.removesuffix('_mean').replace('_', ' ')} {value:.2f}"
-        for name, value in summary.items()
-        if name.endswith("_mean") and name not in plain
-    )
+    facts = "".join(f", {name} {value:.2f}" for name, value in fact_means(summary).items())
     return (
         f"return {spread('return', 1)}, cost {spread('cost', digits)} "
         f"(limit {summary['cost_limit']:g}), "

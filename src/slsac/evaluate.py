@@ -161,9 +161,10 @@ def as_record(evaluation: Evaluation) -> dict[str, list[float]]:
 
 
 def from_record(record: Mapping[str, Any]) -> Evaluation:
-    """What `as_record` wrote, but for the env's own facts."""
-    returns, costs, lengths = (np.asarray(record[name]) for name in ("returns", "costs", "lengths"))
-    return Evaluation(returns, costs, lengths)
+    """What `as_record` wrote, whatever else is beside it: every list has an entry per episode."""
+    arrays = {name: np.asarray(value) for name, value in record.items() if isinstance(value, list)}
+    returns, costs, lengths = (arrays.pop(name) for name in ("returns", "costs", "lengths"))
+    return Evaluation(returns, costs, lengths, arrays)
 
 
 def joined(parts: Sequence[Evaluation]) -> Evaluation:

@@ -223,12 +223,14 @@ DRIVING_COST_LIMIT = 0.1
 
 
 def _driving_multiplier(config: Config) -> MultiplierConfig:
-    """Rates in proportion to the limits, so that a violation of a tenth counts like one of 25."""
+    """Rates in proportion to the limits, so that a violation of a tenth counts like one of 25.
+
+    Adam's step is as large for any size of the violation, so its rate stays.
+    """
     faster = config.cost_limit / DRIVING_COST_LIMIT
     scaled = {
         "ascent": ("learning_rate",),
-        # On-policy, a step for each epoch of .035 is as large as it should be.
-        "adam": ("learning_rate",) if isinstance(config, OffPolicyConfig) else (),
+        "adam": (),
         "pid": ("proportional_gain", "integral_gain", "derivative_gain"),
         "softplus": ("damping",),
     }[config.multiplier.rule]

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import signal
+import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -305,3 +306,27 @@ def test_setup_leaves_assets_that_are_in_place_alone(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out.strip() == f"MetaDrive's assets are in place: {assets}"
     assert version.stat().st_mtime_ns == before
     assert metadrive_assets.is_complete(assets)
+
+
+def test_an_archive_of_other_content_is_not_put_in_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "assets.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("assets/version.txt", "0.2.0")
+    package, told = tmp_path / "package", list[str]()
+    package.mkdir()
+
+    def from_wheel(folder: Path) -> Path:
+        assets = folder / "wheel"
+        (assets / metadrive_assets.TEXTURE).parent.mkdir(parents=True)
+        (assets / metadrive_assets.TEXTURE).write_text("grass")
+        (assets / "version.txt").write_text(metadrive_assets.VERSION)
+        return assets
+
+    monkeypatch.setattr(metadrive_assets, "package_folder", lambda: package)
+    monkeypatch.setattr(metadrive_assets, "ARCHIVE", archive.as_uri())
+    monkeypatch.setattr(metadrive_assets, "_from_wheel", from_wheel)
+    metadrive_assets.prepare(told.append)
+    assert "cannot be had (it lacks version 0.4.3" in told[0]
+    assert metadrive_assets.is_complete(package / "assets")

@@ -102,6 +102,8 @@ def _download(folder: Path) -> Path:
         shutil.copyfileobj(response, file)
     with zipfile.ZipFile(archive) as opened:
         opened.extractall(folder)
+    if not is_complete(folder / "assets"):
+        raise zipfile.BadZipFile(f"it lacks version {VERSION} or {TEXTURE.name}")
     return folder / "assets"
 
 

@@ -34,6 +34,7 @@ def run_sweep(options: argparse.Namespace) -> int:
         for line in sweep.describe(entries, cores, workers, [out, RECORDED]):
             print(line)
         return 0
+    sweep.require_products(spec)
     trials = [entry.trial for entry in entries.values()]
     view = View(entries)
     try:

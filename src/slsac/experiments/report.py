@@ -26,7 +26,7 @@ from slsac.experiments.curves import (
     training_band,
     window_steps,
 )
-from slsac.experiments.runs import Group, Run
+from slsac.experiments.runs import WITHOUT_EFFECT, Group, Run
 from slsac.experiments.table import (
     Cell,
     Section,
@@ -215,7 +215,9 @@ def config_differences(groups: Sequence[Group]) -> Section:
         # The task and what a preset changes with it are said by the column's name.
         label = " ".join(filter(None, (group.algo, mark.get(group.settings, ""))))
         values = {
-            name: value for name, value in dotted(to_dict(group.config)).items() if name != "seed"
+            name: value
+            for name, value in dotted(to_dict(group.config)).items()
+            if name not in ("seed", *WITHOUT_EFFECT)
         }
         known = columns.setdefault(label, dict(values))
         for name, value in values.items():

@@ -15,6 +15,8 @@ from slsac.overrides import dotted, to_dict
 from slsac.presets import preset
 from slsac.runlog import read_lines
 
+WITHOUT_EFFECT = ("worker_processes",)
+"""Config fields on which no number of a run depends."""
 STALE = "STALE"
 """A file of this name in a run's folder says that later changes of the source altered learning."""
 
@@ -103,6 +105,12 @@ def command(config: Config) -> str:
     return f"slsac train --algo {config.algo} --env {config.env} {' '.join(flags)}"
 
 
+def without_seed(config: Config) -> Config:
+    """What runs that may be averaged have in common: all that their numbers depend on."""
+    alike = {name: 0 for name in WITHOUT_EFFECT if hasattr(config, name)}
+    return dataclasses.replace(config, seed=0, **alike)
+
+
 class Group(NamedTuple):
     """Runs that differ in nothing but their seed, and may be averaged."""
 
@@ -120,7 +128,7 @@ def group_runs(runs: Iterable[Run]) -> tuple[list[Group], list[str]]:
     members: dict[tuple[Config, bool], dict[int, Run]] = {}
     notes = []
     for run in runs:
-        same = members.setdefault((dataclasses.replace(run.config, seed=0), run.stale), {})
+        same = members.setdefault((without_seed(run.config), run.stale), {})
         first = same.setdefault(run.config.seed, run)
         if first is not run:
             notes.append(
@@ -130,7 +138,11 @@ def group_runs(runs: Iterable[Run]) -> tuple[list[Group], list[str]]:
         Group(
             config.algo,
             config.env,
-            ", ".join(f"{name}={_brief(value)}" for name, value in changes(config).items()),
+            ", ".join(
+                f"{name}={_brief(value)}"
+                for name, value in changes(config).items()
+                if name not in WITHOUT_EFFECT
+            ),
             stale,
             config,
             tuple(by_seed[seed] for seed in sorted(by_seed)),

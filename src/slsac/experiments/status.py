@@ -11,6 +11,7 @@ from slsac.config import Config
 from slsac.errors import InvalidInput
 from slsac.experiments.grid import Trial
 from slsac.experiments.process import last_line
+from slsac.experiments.runs import WITHOUT_EFFECT
 from slsac.overrides import differing
 
 
@@ -64,7 +65,7 @@ def is_done(trial: Trial, cores: int, *, inexact: bool) -> bool:
         return False
     config, _, facts = rundir.read_config(trial.run)
     for field, (recorded, wanted) in differing(config, trial.config).items():
-        if field != "steps" or recorded > wanted:
+        if field not in WITHOUT_EFFECT and (field != "steps" or recorded > wanted):
             raise _another_experiment(trial, field, recorded, wanted)
     if rundir.completed_step(trial.run) >= trial.config.steps:
         return True

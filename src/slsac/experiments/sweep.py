@@ -10,6 +10,7 @@ from typing import Protocol
 
 from slsac import checkpoint
 from slsac.display import duration
+from slsac.errors import InvalidInput
 from slsac.experiments import estimate, status
 from slsac.experiments.grid import Spec, Trial, train_arguments
 from slsac.experiments.process import Job, Outcome, jax_environment
@@ -142,6 +143,21 @@ def describe(
         total += f" for the {len(durations)} whose speed is known" if unknown else ""
         total += ", start-up and evaluations not counted"
     return [*lines, total]
+
+
+def require_products(spec: Spec) -> None:
+    """An error where a package for the spec's products is missing: before training, not after."""
+    over_seeds = ("rliable",) if len(spec.seeds) > 1 else ()
+    needs = {"table": over_seeds, "curves": ("matplotlib",), "report": over_seeds}
+    for product in spec.products:
+        for package in needs[product]:
+            try:
+                importlib.import_module(package)
+            except ImportError:
+                raise InvalidInput(
+                    f"product {product!r} needs {package}; run `make install EXTRAS=report` or "
+                    "take it out of the spec's products"
+                ) from None
 
 
 def make_products(

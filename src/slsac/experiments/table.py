@@ -13,8 +13,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from slsac.display import cost_digits, fact_means
 from slsac.errors import InvalidInput
-from slsac.experiments.aggregate import Spread, Statistics, improvements, statistics
+from slsac.experiments.aggregate import Spread, Statistics, improvements, statistics, trials_of
 from slsac.experiments.paper_figures import (
     ALGORITHM_ORDER,
     TASK_ORDER,
@@ -135,7 +136,7 @@ def table_one(found: Sequence[Statistics], mark: dict[str, str]) -> Section:
             style: Literal["plain", "bold", "grey"] = (
                 "bold" if one is best else "plain" if one.safe else "grey"
             )
-            text = f"{one.episode_return.mean:.1f} / {one.cost.mean:.1f}"
+            text = f"{one.episode_return.mean:.1f} / {one.cost.mean:.{_digits(one)}f}"
             cells.append(Cell(text, style, algo))
         rows.append(tuple(cells))
     notes = [f"{letter} {text}" for text, letter in mark.items()]
@@ -158,9 +159,10 @@ def over_seeds(found: Sequence[Statistics], mark: dict[str, str]) -> Section:
         _row(
             one, mark,
             f"{len(one.trials)}",
-            plus_minus(one.episode_return), interquartile(one.episode_return),
-            f"{one.group.config.cost_limit:g}", plus_minus(one.cost), interquartile(one.cost),
-            f"{one.cvar.mean:.1f} ({100 * one.group.config.tail_fraction:g} %)",
+            plus_minus(one.episode_return, 1), interquartile(one.episode_return, 1),
+            f"{one.group.config.cost_limit:g}",
+            plus_minus(one.cost, _digits(one)), interquartile(one.cost, _digits(one)),
+            f"{one.cvar.mean:.{_digits(one)}f} ({100 * one.group.config.tail_fraction:g} %)",
             f"{100 * one.violation_rate.mean:.0f} %",
         )
         for one in found
@@ -173,16 +175,19 @@ def over_seeds(found: Sequence[Statistics], mark: dict[str, str]) -> Section:
     return Section("Over seeds", header, rows, tuple(notes) if rows else ())
 
 
-def plus_minus(spread: Spread) -> str:
-    if spread.standard_error is None:
-        return f"{spread.mean:.1f}"
-    return f"{spread.mean:.1f} ± {spread.standard_error:.1f}"
+def plus_minus(spread: Spread, digits: int) -> str:
+    return _with_error(spread.mean, spread.standard_error, digits)
 
 
-def interquartile(spread: Spread) -> str:
+def interquartile(spread: Spread, digits: int) -> str:
     if spread.interval is None:
         return "one seed"
-    return f"{spread.iqm:.1f} [{spread.interval[0]:.1f}, {spread.interval[1]:.1f}]"
+    low, high = spread.interval
+    return f"{spread.iqm:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+
+
+def _digits(one: Statistics) -> int:
+    return cost_digits(one.group.config.cost_limit)
 
 
 def _row(one: Statistics, mark: dict[str, str], *texts: str) -> tuple[Cell, ...]:
@@ -199,16 +204,19 @@ def against_published(found: Sequence[Statistics], mark: dict[str, str]) -> Sect
     for one in found:
         published = reference(one.group.algo, one.group.env)
         if published is not None:
-            ours, cost = one.episode_return.mean, one.cost.mean
+            ours, cost, digits = one.episode_return.mean, one.cost.mean, _digits(one)
             rows.append(_row(
                 one, mark,
                 f"{ours:.1f}", f"{published.episode_return:g}",
                 f"{ours - published.episode_return:+.1f}",
-                f"{cost:.1f}", f"{published.cost:g}", f"{cost - published.cost:+.1f}",
+                f"{cost:.{digits}f}", f"{published.cost:g}",
+                f"{cost - published.cost:+.{digits}f}",
                 published.source,
             ))  # fmt: skip
-    notes = ["Published figures are for the whole length (paper: 1,000,000 steps, 5 seeds); a "
-             "shorter run is shown beside them and not like for like."]  # fmt: skip
+    notes = ["Published figures are for the whole length (paper: 1,000,000 steps, 5 seeds; "
+             "OmniSafe: 1,000,000 steps off policy, 3,000,000 on Humanoid and the navigation "
+             "tasks, and 10,000,000 on policy); a shorter run is shown beside them and not like "
+             "for like."]  # fmt: skip
     return Section("Against published figures", header, rows, tuple(notes) if rows else ())
 
 
@@ -252,34 +260,38 @@ def training_time(found: Sequence[Statistics], mark: dict[str, str]) -> Section:
 
 def listing(runs: Sequence[Run], mark: dict[str, str]) -> Section:
     """Every run, with the command that makes it."""
-    header = ("algorithm", "task", "seed", "steps", "return", "cost", "cost CVaR", "over limit",
-              "steps/s", "cores", "commit")  # fmt: skip
     rows = []
-    for run in runs:
-        group = group_runs([run])[0][0]
-        found = statistics([group])
-        summary = found[0].trials[0].summary if found else None
+    groups = [group_runs([run])[0][0] for run in runs]
+    summaries = [next((trial.summary for trial in trials_of(group)), None) for group in groups]
+    facts = [fact_means(summary or {}) for summary in summaries]
+    names = tuple(dict.fromkeys(name for one in facts for name in one))
+    for run, group, summary, known in zip(runs, groups, summaries, facts, strict=True):
+        digits = cost_digits(run.config.cost_limit)
         speed = steps_per_second(run)
         done = run.progress[-1]["step"] if run.progress else 0
         figures = ("unfinished", "", "", "") if summary is None else (
-            _with_error(summary["return_mean"], summary["return_se"]),
-            _with_error(summary["cost_mean"], summary["cost_se"]),
-            f"{summary['cost_cvar']:.1f}",
+            _with_error(summary["return_mean"], summary["return_se"], 1),
+            _with_error(summary["cost_mean"], summary["cost_se"], digits),
+            f"{summary['cost_cvar']:.{digits}f}",
             f"{100 * summary['violation_rate']:.0f} %",
         )  # fmt: skip
         texts = (
             run.config.algo, task_label(group, mark), f"{run.config.seed}",
             f"{run.config.steps if summary else done:,}", *figures,
+            *(f"{known[name]:.2f}" if name in known else "" for name in names),
             "" if speed is None else f"{speed:.0f}", f"{run.facts['cores']}",
             (run.facts.get("commit") or "unknown")[:9],
         )  # fmt: skip
         rows.append(tuple(Cell(text, algo=run.config.algo) for text in texts))
+    header = ("algorithm", "task", "seed", "steps", "return", "cost", "cost CVaR", "over limit",
+              *names, "steps/s", "cores", "commit")  # fmt: skip
     note = "± is the standard error over the episodes of one run's final evaluation."
     return Section("Runs", header, rows, (note,), tuple(command(run.config) for run in runs))
 
 
-def _with_error(mean: float, error: float | None) -> str:
-    return f"{mean:.1f}" if error is None else f"{mean:.1f} ± {error:.1f}"
+def _with_error(mean: float, error: float | None, digits: int) -> str:
+    text = f"{mean:.{digits}f}"
+    return text if error is None else f"{text} ± {error:.{digits}f}"
 
 
 def as_markdown(made: Iterable[Section], level: int = 2) -> str:
@@ -337,12 +349,15 @@ def as_html(section: Section) -> str:
         algo = f' data-algo="{html.escape(one.algo)}"' if one.algo else ""
         return f'<{tag} class="{one.style}"{algo}>{html.escape(one.text)}</{tag}>'
 
-    def header(name: str) -> str:
-        algo = f' data-algo="{html.escape(name)}"' if name in columns else ""
+    def header(name: str, column: tuple[Cell, ...]) -> str:
+        # A column whose cells all speak of one algorithm is hidden with them.
+        algos = {one.algo for one in column}
+        whole = len(algos) == 1 and not section.rows[0][0].algo
+        algo = f' data-algo="{html.escape(owner)}"' if whole and (owner := algos.pop()) else ""
         return f'<th scope="col"{algo}>{html.escape(name)}</th>'
 
-    columns = {cell.algo for row in section.rows for cell in row if not row[0].algo}
-    lines = ["<table><thead><tr>", *map(header, section.header), "</tr></thead><tbody>"]
+    heads = map(header, section.header, zip(*section.rows, strict=True))
+    lines = ["<table><thead><tr>", *heads, "</tr></thead><tbody>"]
     for row in section.rows:
         # A row that speaks of one algorithm is hidden whole.
         owner = f' data-algo="{html.escape(row[0].algo)}"' if row[0].algo else ""

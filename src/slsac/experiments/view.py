@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from slsac.display import duration, number
+from slsac.display import cost_digits, duration, number
 from slsac.experiments import status
 from slsac.experiments.grid import Trial
 
@@ -109,7 +109,7 @@ def cells(entry: Entry) -> tuple[str, ...]:
     return (
         f"{now.step:,}/{steps:,}",
         number(now.episode_return, 1),
-        number(now.cost, 1),
+        number(now.cost, cost_digits(entry.trial.config.cost_limit)),
         number(now.multiplier, 3),
         number(now.steps_per_second, 0),
         "-" if left is None else duration(left),

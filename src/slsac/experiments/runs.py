@@ -107,7 +107,7 @@ def command(config: Config) -> str:
 
 def without_seed(config: Config) -> Config:
     """What runs that may be averaged have in common: all that their numbers depend on."""
-    alike = {name: 0 for name in WITHOUT_EFFECT if hasattr(config, name)}
+    alike: dict[str, Any] = {name: 0 for name in WITHOUT_EFFECT if hasattr(config, name)}
     return dataclasses.replace(config, seed=0, **alike)
 
 

@@ -192,6 +192,18 @@ def test_several_tasks_calibration_and_a_run_that_is_still_going(tab: Page, tmp_
     assert tab.problems == []
 
 
+def test_costs_around_a_small_limit_are_told_apart(tab: Page, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", env="MetaDriveSafe-v0", costs=[0.0] * 49 + [1.0],
+                   returns=[50.0] * 50)  # fmt: skip
+    out = tmp_path / "report.html"
+    assert main(["report", str(run), "--out", str(out)]) == 0
+    tab.open(out, 1200, 900)
+    assert "at cost 0.02" in tab.run("document.querySelector('#facts').innerText")
+    # One of the 25 worst.
+    assert "CVaR 0.04" in tab.run("document.querySelector('#histograms').innerText")
+    assert tab.problems == []
+
+
 def test_names_cannot_break_out_of_the_page(tmp_path: Path) -> None:
     run = make_run(tmp_path / "<script>alert(1)<")
     text = page(summarise_runs([run]))

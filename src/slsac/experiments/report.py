@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from slsac._version import __version__
+from slsac.display import cost_digits
 from slsac.errors import InvalidInput
 from slsac.experiments.aggregate import Statistics
 from slsac.experiments.curves import (
@@ -140,6 +141,7 @@ def data(summary: Summary) -> dict[str, Any]:
                 "settings": members[0].settings,
                 "stale": members[0].stale,
                 "limit": members[0].config.cost_limit,
+                "cost_digits": cost_digits(members[0].config.cost_limit),
                 "window_steps": window_steps(members[0].runs[0]),
                 "groups": [_group(group, finished.get(id(group))) for group in members],
             }

@@ -235,7 +235,7 @@ function scatter(id, { title, aside, cost, name }) {
   const [bottom, top] = extent(trials.map((trial) => trial.return));
   const { drawing, box, toX, toY } = frame(card, {
     title, aside, height: 290, x: { low: -high * 0.03, high, name }, y: { low: bottom, high: top },
-    label: `${title}: ${groups.map((group) => `${group.algo} return ${number(group.return)} ${name} ${number(cost(group))}`).join("; ")}`,
+    label: `${title}: ${groups.map((group) => `${group.algo} return ${number(group.return)} ${name} ${number(cost(group), panel.cost_digits)}`).join("; ")}`,
   });
   const limit = toX(panel.limit);
   drawing.append(svg("rect", { class: "unsafe-zone", x: limit, y: box.top, width: Math.max(0, box.right - limit), height: box.bottom - box.top }));
@@ -279,7 +279,7 @@ function histograms() {
     const { drawing, box, toX, toY } = frame(card, {
       title: group.algo, aside: `${over} of ${group.costs.length} over the limit`, height: 175,
       x: { low: 0, high: top, name: "cost of an episode" }, y: { low: 0, high: Math.max(...shares) * 1.16, unit: " %" },
-      label: `Costs of ${group.algo}: ${over} of ${group.costs.length} episodes over the limit of ${panel.limit}, CVaR ${number(group.cvar)}`,
+      label: `Costs of ${group.algo}: ${over} of ${group.costs.length} episodes over the limit of ${panel.limit}, CVaR ${number(group.cvar, panel.cost_digits)}`,
     });
     const { colour } = look.get(group.algo);
     shares.forEach((share, bin) => {
@@ -293,7 +293,7 @@ function histograms() {
     const cvar = toX(group.cvar);
     drawing.append(svg("line", { x1: cvar, x2: cvar, y1: box.top, y2: box.bottom, stroke: "var(--ink)", "stroke-width": 1.6 }));
     const right = cvar < (box.left + box.right) / 2;
-    drawing.append(svg("text", { class: "limit-text", x: cvar + (right ? 5 : -5), y: box.top + 8, "text-anchor": right ? "start" : "end" }, `CVaR ${number(group.cvar)}`));
+    drawing.append(svg("text", { class: "limit-text", x: cvar + (right ? 5 : -5), y: box.top + 8, "text-anchor": right ? "start" : "end" }, `CVaR ${number(group.cvar, panel.cost_digits)}`));
   });
 }
 
@@ -334,7 +334,7 @@ function facts() {
   byId("facts").replaceChildren(
     fact("", panel.env, panel.settings ? `${panel.settings}${panel.stale ? " (stale)" : ""}` : `the preset's own settings${panel.stale ? " (stale)" : ""}`),
     fact("", `cost limit ${brief(panel.limit)}`, `per episode, undiscounted; tail: worst ${worst(panel.groups)}`),
-    best ? fact("good", `${best.algo}: ${number(best.return)}`, `highest return within the limit, at cost ${number(best.cost)}`)
+    best ? fact("good", `${best.algo}: ${number(best.return)}`, `highest return within the limit, at cost ${number(best.cost, panel.cost_digits)}`)
          : fact("bad", "none safe", "no finished run keeps the limit"),
     fact(over.length ? "bad" : "good", `${safe.length} of ${groups.length} safe`, over.length ? `over the limit: ${over.map((group) => group.algo).join(", ")}` : `${runs} finished run${runs === 1 ? "" : "s"}`),
   );
@@ -346,9 +346,9 @@ function draw() {
   scatter("tail", { title: "Return against the tail", aside: "", cost: (one) => one.cvar, name: "CVaR of cost" });
   byId("curves-note").textContent = `Lines: training episodes, mean over the last ${panel.window_steps.toLocaleString("en")} steps, then over seeds; bands: standard deviation over seeds (one seed has none). Marks: deterministic evaluations.`;
   lineChart("return", { title: "Return of an episode", pick: (group) => group.curves.return, points: (group) => group.evaluations.return });
-  lineChart("cost", { title: "Cost of an episode", pick: (group) => group.curves.cost, points: (group) => group.evaluations.cost, limit: panel.limit, floor: 0, log: logarithmic });
+  lineChart("cost", { title: "Cost of an episode", pick: (group) => group.curves.cost, points: (group) => group.evaluations.cost, limit: panel.limit, digits: panel.cost_digits, floor: 0, log: logarithmic });
   lineChart("multiplier", { title: "Multiplier λ", pick: (group) => group.multiplier, floor: 0, log: logarithmic, digits: 3, missing: "None of the algorithms shown has a multiplier." });
-  lineChart("cvar", { title: "CVaR of recent training episodes", pick: (group) => group.window_cvar, limit: panel.limit, floor: 0, log: logarithmic });
+  lineChart("cvar", { title: "CVaR of recent training episodes", pick: (group) => group.window_cvar, limit: panel.limit, digits: panel.cost_digits, floor: 0, log: logarithmic });
   histograms();
   calibration();
   for (const marked of document.querySelectorAll("table [data-algo]")) marked.classList.toggle("off", !shown.has(marked.dataset.algo));

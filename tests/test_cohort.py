@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
 from conftest import small_config
 
-from slsac import cohort, rundir
+from slsac import cohort, records, rundir
 from slsac.cli import main
 from slsac.display import Silent
 from slsac.errors import InvalidInput
+from slsac.runlog import read_lines
 
 STEPS = 260
 """200 random ones and 60 updates."""
@@ -69,6 +73,56 @@ def test_a_run_that_was_trained_with_others_does_not_resume_alone_unasked(tmp_pa
     together.close()
     with pytest.raises(InvalidInput, match="together: 2 -> 1"):
         rundir.resume(tmp_path / "seed0")
+
+
+class Clock(Silent):
+    """By which a step takes a second, an evaluation a hundred, and all else no time."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def perf_counter(self) -> float:
+        return self.seconds
+
+    def tick(self, step: int) -> None:
+        self.seconds += 1.0
+
+    def evaluation(self, step: int, summary: Mapping[str, Any]) -> None:
+        self.seconds += 100.0
+
+
+def test_no_seed_is_timed_while_another_is_evaluated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(records, "time", clock)
+    config = small_config("ProbeChoice-v0", steps_per_epoch=20, evaluate_every_epochs=1)
+    together = cohort.start(config, 2, tmp_path, overwrite=False, display=lambda seed: clock)
+    together.advance(40)
+    together.close()
+    for seed in (0, 1):
+        lines = read_lines(tmp_path / f"seed{seed}" / "timing.jsonl")
+        # Two seeds take twenty steps each; two evaluations lie between the epochs.
+        assert [line["seconds"] for line in lines] == [40.0, 40.0]
+
+
+def test_a_state_is_the_cohorts_alone(tmp_path: Path) -> None:
+    together = cohort.start(
+        small_config("ProbeChoice-v0"), 2, tmp_path, overwrite=False, display=lambda s: Silent()
+    )
+    trainer = together.trainers[1]
+    with pytest.raises(RuntimeError, match="is its cohort's"):
+        trainer.state = trainer.state
+    together.close()
+
+
+def test_where_one_cannot_be_started_the_others_are_let_go(tmp_path: Path) -> None:
+    config = small_config("ProbeChoice-v0")
+    busy = rundir.start(replace(config, seed=1), tmp_path / "seed1")
+    with pytest.raises(InvalidInput, match="seed1' is in use by another process"):
+        cohort.start(config, 2, tmp_path, overwrite=True, display=lambda seed: Silent())
+    busy.close()
+    cohort.start(config, 2, tmp_path, overwrite=True, display=lambda seed: Silent()).close()
 
 
 def test_a_refusal_leaves_nothing_behind(tmp_path: Path) -> None:

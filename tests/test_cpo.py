@@ -146,6 +146,16 @@ def test_no_other_safe_step_earns_more(angle: float, reward: float, cost: float,
         assert g @ step >= (tried[allowed] @ g).max() - 2e-3 * reward * radius
 
 
+@pytest.mark.parametrize("share", [0.3, -0.3, 300.0])
+@pytest.mark.parametrize("c", [0.1, 0.0, -0.05])
+def test_parallel_gradients_give_the_one_best_step(share: float, c: float) -> None:
+    # |b| = 1 and the radius is .141: only the distance moved along b matters.
+    cost = np.array([0.8, 0.6])
+    _, step = step_of(share * cost, cost, c)
+    radius = np.sqrt(2 * DELTA)
+    assert step == pytest.approx((-c if share > 0 else -radius) * cost, abs=1e-3 * radius)
+
+
 def test_a_violation_without_influence_on_the_cost_gives_a_finite_step() -> None:
     case, step = step_of(np.array([1.0, 0.5]), np.zeros(2), 3.0)
     assert case == cpo.NO_COST_GRADIENT
@@ -200,6 +210,16 @@ def test_the_line_search_takes_the_first_step_that_breaks_nothing(
 def test_a_step_that_is_not_finite_is_not_taken(broken: float) -> None:
     table = cpo.Trial(jnp.full(20, broken), jnp.full(20, -1.0), jnp.zeros(20))
     assert float(search_table(table, cpo.FEASIBLE, -1.0)) == 0.0
+
+
+def test_a_direction_that_is_not_finite_leaves_the_policy_and_the_metrics_alone() -> None:
+    policy = a_policy()
+    samples = some_samples(policy, 50)
+    samples = samples._replace(cost_advantage=samples.cost_advantage.at[0].set(1e38))
+    moved, metrics = UPDATE(policy, samples, jnp.float32(0.1), CPO.trust_region)
+    assert float(metrics["step_share"]) == float(metrics["kl"]) == 0.0
+    assert all(np.isfinite(float(number)) for number in metrics.values()), metrics
+    assert np.array_equal(moved.log_std, policy.log_std)
 
 
 @pytest.mark.parametrize("violation", [-1.0, -0.003, 0.003, 1.0])

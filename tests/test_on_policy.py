@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +22,10 @@ from test_resume import everything, finished_steps, slsac, stopped, undisturbed
 from slsac import Agent, rundir
 from slsac.config import OnPolicyConfig
 from slsac.envs.probe import Choice, Constant
-from slsac.errors import InvalidInput, TrainingFailed
+from slsac.errors import EnvFailed, InvalidInput, TrainingFailed
 from slsac.on_policy.samples import value
 from slsac.on_policy.train import Trainer
+from slsac.overrides import to_dict
 from slsac.runlog import read_lines
 from slsac.types import Step
 
@@ -144,7 +148,7 @@ def test_resumed_and_repeated_runs_equal_undisturbed_ones(
 
 def test_learning_in_parts_equals_learning_at_once() -> None:
     settings = {"run": None, "num_envs": 3, "steps_per_epoch": 45, "batch_size": 15, "passes": 2}
-    settings |= {"worker_processes": 0, "policy": {"hidden": (8,)}}
+    settings |= {"worker_processes": 0, "policy": {"hidden": (8,)}, "steps": 45}
     parts = Agent("ppo-lag", env="ProbeChoice-v0", **settings).learn(60).learn(75)
     whole = Agent("ppo-lag", env="ProbeChoice-v0", **settings).learn(135)
     for one, other in zip(
@@ -153,6 +157,27 @@ def test_learning_in_parts_equals_learning_at_once() -> None:
         assert np.array_equal(one, other)
     parts.close()
     whole.close()
+
+
+def test_a_falling_learning_rate_falls_over_what_is_learned_and_not_otherwise(
+    tmp_path: Path,
+) -> None:
+    config = quick_config("ppo-lag", clipped__learning_rate_decay="linear", steps=135)
+    undisturbed(tmp_path / "a", config)
+    overrides = to_dict(replace(config, steps=999))
+    for name in ("algo", "env", "seed"):
+        del overrides[name]
+    agent = Agent("ppo-lag", env="ProbeChoice-v0", run=tmp_path / "b", **overrides).learn(135)
+    policy = (tmp_path / "a" / "policy.safetensors").read_bytes()
+    assert (tmp_path / "b" / "policy.safetensors").read_bytes() == policy
+    refusal = "steps is {}; it must stay 135 in this run, whose learning rate falls to 0"
+    with pytest.raises(InvalidInput, match=refusal.format(180)):
+        agent.learn(45)
+    agent.close()
+    with pytest.raises(InvalidInput, match=refusal.format(180)):
+        rundir.resume(tmp_path / "b", steps=180)
+    with pytest.raises(InvalidInput, match=refusal.format(225)):
+        Agent.load(tmp_path / "b").learn(90)
 
 
 def test_worker_processes_give_the_same_bytes(tmp_path: Path) -> None:
@@ -170,28 +195,82 @@ def test_worker_processes_give_the_same_bytes(tmp_path: Path) -> None:
     assert undisturbed(tmp_path / "b", config(2)) == expected
 
 
-def test_an_error_in_a_worker_process_says_what_it_was(tmp_path: Path) -> None:
-    config = quick_config("ppo-lag", worker_processes=2)
-    trainer = rundir.start(config, tmp_path / "a", env=FailsLater)
-    with pytest.raises(TrainingFailed, match=r"the environment failed .*: out of fuel; last good"):
+class FailsLater(Choice):
+    """Fails in its 25th step, or, in a worker, as the second epoch begins, in its third reset."""
+
+    def __init__(self, how: str, at_reset: bool) -> None:
+        super().__init__()
+        self.how, self.left = how, (3 if at_reset else 25)
+        self.at_reset = at_reset
+
+    def reset(self, seed: int) -> np.ndarray:
+        if self.at_reset:
+            self.fail_when_due()
+        return super().reset(seed)
+
+    def step(self, action: np.ndarray) -> Step:
+        if not self.at_reset:
+            self.fail_when_due()
+        return super().step(action)._replace(facts={"fuel": np.float32(0.5)})
+
+    def fail_when_due(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            if self.how == "dies":
+                os._exit(7)
+            raise {"invalid": InvalidInput, "env": EnvFailed, "bug": KeyError}[self.how]("fuel")
+
+
+@pytest.mark.parametrize(
+    ("how", "workers", "at_reset", "message"),
+    [
+        ("invalid", 2, False, "fuel"),
+        ("env", 2, True, "fuel"),
+        ("bug", 1, False, "KeyError: 'fuel'"),
+        ("dies", 1, True, r"worker process 0 died \(exit code 7\)"),
+        ("env", 0, False, "fuel"),
+    ],
+)
+def test_an_env_that_fails_ends_the_run_with_its_reason_and_the_checkpoint(
+    tmp_path: Path, how: str, workers: int, at_reset: bool, message: str
+) -> None:
+    config = quick_config("ppo-lag", worker_processes=workers, checkpoint_every_steps=45)
+    trainer = rundir.start(config, tmp_path, env=lambda: FailsLater(how, at_reset))
+    expected = rf"the environment failed at step \d+: {message}; last good checkpoint: .*step-0*45"
+    with pytest.raises(TrainingFailed, match=expected):
         trainer.advance(300)
     trainer.close()
-    with pytest.raises(InvalidInput, match="worker_processes is 2; it must be 0 for an env"):
-        rundir.start(config, tmp_path / "b", env=lambda: Choice())
+    # Of the first epoch's three episodes, one in each environment.
+    assert [line["fuel"] for line in read_lines(tmp_path / "episodes.jsonl")[:3]] == [0.5] * 3
 
 
-class FailsLater(Choice):
-    """Fails in its 25th step."""
+class Locked(Choice):
+    """Can be copied but not pickled."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.steps = 0
+        self.lock = threading.Lock()
 
-    def step(self, action: np.ndarray) -> Step:
-        self.steps += 1
-        if self.steps == 25:
-            raise InvalidInput("out of fuel")
-        return super().step(action)
+    def __deepcopy__(self, memo: Any) -> Locked:
+        return Locked()
+
+
+@pytest.mark.parametrize(
+    ("env", "overrides", "message"),
+    [
+        (None, {"num_envs": 5, "worker_processes": 0}, "steps_per_epoch is 45; it must be at"),
+        (Locked(), {}, "worker_processes is 2; it must be 0 for an env"),
+    ],
+)
+def test_a_refusal_does_not_cost_the_run_that_was_there(
+    tmp_path: Path, env: Any, overrides: dict[str, Any], message: str
+) -> None:
+    rundir.start(quick_config("ppo-lag"), tmp_path).close()
+    before = everything(tmp_path)
+    config = quick_config("ppo-lag", **({"worker_processes": 2} | overrides))
+    with pytest.raises(InvalidInput, match=message):
+        rundir.start(config, tmp_path, env=env, overwrite=True)
+    assert everything(tmp_path) == before
 
 
 class Infinite(Constant):
@@ -247,7 +326,9 @@ def test_the_multiplier_moves_before_the_policy(start: Start) -> None:
 
 def test_an_episode_that_the_epoch_cuts_is_not_counted(start: Start) -> None:
     # 45 steps in 3 environments: one whole episode of ten and five steps of another in each.
-    trainer = start("ProbeChoice-v0", "ppo-lag", num_envs=3, steps_per_epoch=45, batch_size=15)
+    trainer = start(
+        "ProbeChoice-v0", "ppo-lag", steps=90, num_envs=3, steps_per_epoch=45, batch_size=15
+    )
     trainer.advance(90)
     episodes = read_lines(trainer.run / "episodes.jsonl")
     assert [line["length"] for line in episodes] == [10] * 6
@@ -287,6 +368,13 @@ def test_the_saved_policy_normalises_as_the_training_did(tmp_path: Path) -> None
     agent.evaluate(2)
     assert agent.policy.normaliser is before
     assert agent.predict(observation, deterministic=False) != pytest.approx(action)
+
+
+def test_the_violation_has_its_unit_before_any_episode_has_finished(start: Start) -> None:
+    # Episodes have ten steps.
+    trainer = start("ProbeChoice-v0", "cpo", cost_limit=3.0)
+    assert trainer._violation(None) == pytest.approx(-0.3)
+    assert trainer._violation(5.0) == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize("env", ["SafetyHopperVelocity-v1", "SafetyPointGoal1-v0"])

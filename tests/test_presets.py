@@ -307,7 +307,7 @@ def test_on_policy_presets_have_the_specifications_numbers_on_every_task() -> No
         assert set(differences(config, preset(f"{algo}/omnisafe", VELOCITY))) == {
             "reward_critic.weight_penalty", "cost_critic.weight_penalty",
             "clipped.learning_rate_decay", "trust_region.kl_over_actions",
-            "trust_region.violation_unit",
+            "trust_region.violation_unit", *(["multiplier.window"] if algo == "cpo" else []),
         }  # fmt: skip
 
 
@@ -318,12 +318,23 @@ def test_on_policy_presets_have_the_specifications_numbers_on_every_task() -> No
         ("worker_processes", 3, "worker_processes is 3; it must be in [0, num_envs = 2]"),
         ("clipped.ratio", 1, "clipped.ratio is 1.0; it must be in (0, 1)"),
         ("trust_region.damping", -1, "trust_region.damping is -1.0; it must be at least 0"),
+        ("steps", 25_001, "steps is 25001; it must be a multiple of num_envs = 2"),
+        ("multiplier.tighten", True, "multiplier.tighten is True; it must be false on-policy"),
+        (
+            "cost_critic.optimiser.kind", "asgld",
+            "cost_critic.optimiser.kind is asgld; it must be adam or adamw on-policy",
+        ),
     ],
-)
+)  # fmt: skip
 def test_bad_on_policy_values_are_named(name: str, value: Any, message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         with_overrides(preset("ppo-lag", VELOCITY), {name: value})
     assert str(caught.value) == message
+
+
+def test_a_trust_region_is_held_against_the_mean() -> None:
+    with pytest.raises(InvalidInput, match=r"multiplier\.signal is empirical-cvar; it must be m"):
+        with_overrides(preset("cpo", VELOCITY), {"multiplier.signal": "empirical-cvar"})
 
 
 def test_a_field_of_the_other_kind_of_run_is_unknown() -> None:

@@ -204,6 +204,10 @@ def test_a_dry_run_estimates_from_runs_of_the_same_kind_and_says_where_there_are
     # Three trials of 120 s on two workers: the third waits for the first.
     assert lines[-1].startswith("6 trials, 6 to run, 1 core(s) each, 2 at once: 4m00s of training")
     assert "for the 3 whose speed is known" in lines[-1]
+    # A run that shared its process with another seed says nothing of one alone.
+    config["provenance"]["together"] = 2
+    (timed.run / "config.json").write_text(json.dumps(config))
+    assert estimate.measured_runs([tmp_path / "out"]) == []
     assert estimate.makespan([3.0, 1.0, 1.0, 1.0], 2) == 3.0
 
 

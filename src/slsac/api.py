@@ -12,10 +12,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from slsac import checkpoint, rundir
+from slsac import rundir
 from slsac.config import Config
 from slsac.display import Display, Silent
-from slsac.envs import duplicate_env, env_source, make_env
+from slsac.envs import copies_of, duplicate_env, env_source, make_env
 from slsac.errors import InvalidInput
 from slsac.evaluate import Evaluation, Lanes, evaluate, row_by_row
 from slsac.overrides import with_overrides
@@ -110,26 +110,27 @@ class Agent:
         return self._trained_policy if self._trainer is None else self._trainer.state.policy
 
     def learn(self, steps: int) -> Agent:
-        """Trains for ``steps`` more environment steps; twice 1,000 equals 2,000 at once."""
+        """Trains for ``steps`` more environment steps; twice 1,000 equals 2,000 at once.
+
+        A run with a linear ``clipped.learning_rate_decay`` depends on its length and learns once.
+        """
         if steps < 1:
             raise InvalidInput(f"steps is {steps}; it must be at least 1")
-        folder = self.run / "checkpoints"
+        done = rundir.reached_step(self.run) if self._trainer is None else self._trainer.step
+        config = rundir.with_steps(self.config, done + steps, begun=done > 0)
         if self._trainer is None:
-            done = max(checkpoint.newest_step(folder), checkpoint.final_step(folder))
             self._trainer = rundir.resume(
                 self.run,
-                steps=done + steps,
+                steps=config.steps,
                 env=self._env_source,
                 inexact=self._inexact,
                 display=self._display,
             )
-        else:
-            done = self._trainer.step
         # Written first: whoever picks the run up after a crash finds where it was going.
-        self.config = with_overrides(self.config, {"steps": done + steps})
+        self.config = self._trainer.config = config
         rundir.write_config(self.config, self.run, self.spec, rundir.read_config(self.run)[2])
         try:
-            self._trainer.advance(done + steps)
+            self._trainer.advance(config.steps)
         except BaseException:
             # A step taken half-way cannot be gone on from; the next `learn` resumes exactly.
             self._trainer.close()
@@ -165,8 +166,7 @@ class Agent:
         if seed is not None and seed < 0:
             raise InvalidInput(f"seed is {seed}; it must be at least 0")
         if self._evaluation_env is None:
-            source = duplicate_env(self._env_source)
-            self._evaluation_env = Lanes(lambda: make_env(source))
+            self._evaluation_env = Lanes(copies_of(self._env_source).evaluation)
         seed = self.config.seed if seed is None else seed
         self._sample_key = jax.random.PRNGKey(seed)
         if deterministic:

@@ -8,7 +8,9 @@ not bit for bit, so `together` is among the facts that a resumed run is compared
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
@@ -47,14 +49,18 @@ def start(
     # All are checked before the first is made: a refusal must leave nothing behind.
     for run in runs.values():
         rundir.require_free(run, overwrite=overwrite)
-    trainers = [
-        rundir.start(
-            with_overrides(config, {"seed": seed}), run,
-            overwrite=overwrite, display=display(seed), together=seeds,
-        )
-        for seed, run in runs.items()
-    ]  # fmt: skip
-    return Cohort(cast(list[Trainer], trainers))
+    with contextlib.ExitStack() as started:
+        trainers = []
+        for seed, run in runs.items():
+            trainer = rundir.start(
+                with_overrides(config, {"seed": seed}), run,
+                overwrite=overwrite, display=display(seed), together=seeds,
+            )  # fmt: skip
+            started.callback(trainer.close)
+            trainers.append(cast(Trainer, trainer))
+        cohort = Cohort(trainers)
+        started.pop_all()
+    return cohort
 
 
 class Cohort:
@@ -87,7 +93,10 @@ class Cohort:
         )
         for k, trainer in enumerate(self.trainers):
             trainer.packed = packed
-            trainer.shared_state = lambda k=k: self._take(self._state, k)  # type: ignore[misc]
+            trainer.share_state(functools.partial(self._state_of, k))
+
+    def _state_of(self, k: int) -> AgentState:
+        return self._take(self._state, k)  # type: ignore[no-any-return]
 
     @property
     def step(self) -> int:
@@ -95,11 +104,26 @@ class Cohort:
 
     def advance(self, until: int) -> None:
         """Trains every run up to step ``until``."""
+        self._begin_clocks()
+        while self.step < until:
+            over = self._take_step()
+            for trainer in self.trainers:
+                trainer.display.tick(self.step)
+            if self.step % self.config.steps_per_epoch == 0:
+                self._end_epoch()
+            for trainer in itertools.compress(self.trainers, over):
+                trainer.close_episode()
+
+    def _begin_clocks(self) -> None:
         for trainer in self.trainers:
             trainer.begin_clock()
-        while self.step < until:
-            for trainer, over in zip(self.trainers, self._take_step(), strict=True):
-                trainer.close_step(over)
+
+    def _end_epoch(self) -> None:
+        # All are logged before one is evaluated: that is no part of anybody's training time.
+        due = [trainer.end_epoch() for trainer in self.trainers]
+        for trainer in itertools.compress(self.trainers, due):
+            trainer.evaluate_now(self.config.evaluation_episodes, final=False)
+        self._begin_clocks()
 
     def _take_step(self) -> list[bool]:
         observations = np.stack([trainer.observation() for trainer in self.trainers])

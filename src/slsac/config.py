@@ -405,7 +405,8 @@ class ClippedConfig:
     maximum_kl: float
     """No further pass once the KL divergence from the epoch's first policy is above this."""
     learning_rate_decay: Literal["none", "linear"]
-    """Linear: the policy's step size falls to 0 at the run's last step."""
+    """Linear: the policy's step size falls to 0 at the run's last step, so that ``steps`` cannot be
+    changed once the run has begun."""
 
     def __post_init__(self) -> None:
         _require(0 < self.ratio < 1, "ratio", self.ratio, "in (0, 1)")
@@ -455,7 +456,8 @@ class OnPolicyConfig:
     seed: int
     """Seed of everything random."""
     steps: int
-    """Environment steps in all; those after the last whole epoch are not learned from."""
+    """Environment steps in all, a multiple of num_envs; those after the last whole epoch are not
+    learned from."""
     cost_limit: float
     """Largest allowed cost of an episode, undiscounted."""
     tail_fraction: float
@@ -507,6 +509,10 @@ class OnPolicyConfig:
             "num_envs", self.num_envs, f"a divisor of steps_per_epoch = {self.steps_per_epoch}",
         )  # fmt: skip
         _require(
+            self.steps % self.num_envs == 0,
+            "steps", self.steps, f"a multiple of num_envs = {self.num_envs}",
+        )  # fmt: skip
+        _require(
             self.batch_size <= self.steps_per_epoch,
             "batch_size", self.batch_size, "at most steps_per_epoch",
         )  # fmt: skip
@@ -515,6 +521,25 @@ class OnPolicyConfig:
             self.multiplier.signal != "critic",
             "multiplier.signal", self.multiplier.signal, "mean or empirical-cvar on-policy",
         )  # fmt: skip
+        _require(
+            self.policy_update == "clipped" or self.multiplier.signal == "mean",
+            "multiplier.signal", self.multiplier.signal,
+            "mean where policy_update is trust-region",
+        )  # fmt: skip
+        _require(
+            not self.multiplier.tighten,
+            "multiplier.tighten", self.multiplier.tighten, "false on-policy",
+        )  # fmt: skip
+        for part in ("policy", "reward_critic", "cost_critic"):
+            kind = getattr(self, part).optimiser.kind
+            _require(
+                kind in ("adam", "adamw"), f"{part}.optimiser.kind", kind, "adam or adamw on-policy"
+            )
+
+    @property
+    def learning_rate_decays(self) -> bool:
+        """Whether the policy's step size depends on the run's number of steps."""
+        return self.policy_update == "clipped" and self.clipped.learning_rate_decay == "linear"
 
 
 Config = OffPolicyConfig | OnPolicyConfig

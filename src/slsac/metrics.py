@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Epoch:
-    """Sums over one epoch; part of a checkpoint, since checkpoints fall between epochs."""
+    """Sums over one epoch; part of a checkpoint, which may fall within one."""
 
     def __init__(self, facts: dict[str, Any] | None = None) -> None:
         facts = facts or {"sums": {}, "counts": {}, "episodes": []}

@@ -14,7 +14,7 @@ critic          mean charge of the cost critic for replayed actions  discounted_
 With violation = signal - limit:
 
 ========  ====================================================================================
-rule      update, once per environment step; the result is kept within [0, maximum]
+rule      update, once per environment step (on-policy: epoch), kept within [0, maximum]
 ========  ====================================================================================
 ascent    lambda <- lambda + lr * violation
 adam      Adam on -lambda * violation: a step is about +-lr whatever the violation
@@ -51,7 +51,7 @@ def restored(facts: Sequence[Any]) -> MultiplierState:
 class Multiplier(NamedTuple):
     init: Callable[[], MultiplierState]
     update: Callable[[MultiplierState, float], MultiplierState]
-    """(state, signal) -> state, once per environment step."""
+    """(state, signal) -> state, once per environment step, or on-policy once per epoch."""
     signal: Callable[[Sequence[float], float | None], float | None]
     """(window's episode costs, critic's signal) -> what is held against the limit; None: nothing
     to go by yet, and the multiplier must not move."""

@@ -331,6 +331,7 @@ def _on_policy_omnisafe(config: OnPolicyConfig) -> OnPolicyConfig:
         trust_region=replace(
             config.trust_region, kl_over_actions="mean", violation_unit="per-episode"
         ),
+        multiplier=replace(config.multiplier, window=100),
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 PACKAGES = ("slsac", "jax", "jaxlib", "equinox", "optax", "numpy", "gymnasium", "mujoco",
-            "safety-gymnasium")  # fmt: skip
+            "safety-gymnasium", "metadrive-simulator")  # fmt: skip
 
 DECIDES_BITS = ("cores", "python", "versions", "xla_flags", "machine", "cpu", "backend", "source",
                 "together")  # fmt: skip

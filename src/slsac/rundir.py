@@ -1,7 +1,8 @@
 """Run directories: how one is made, read back and continued.
 
 ``config.json``, ``progress.jsonl``, ``episodes.jsonl``, ``evaluations.jsonl``, ``timing.jsonl``,
-``policy.safetensors``, and the folders ``checkpoints``, ``replay`` and ``tensorboard``.
+``policy.safetensors``, and the folders ``checkpoints``, ``tensorboard`` and, if off-policy,
+``replay``.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ from slsac import checkpoint, provenance
 from slsac.agent import off_policy
 from slsac.config import Config, OffPolicyConfig, OnPolicyConfig
 from slsac.display import Display, Silent
-from slsac.envs import copies_of, env_source, make_env
+from slsac.envs import Copies, copies_of, env_source, make_env
 from slsac.errors import InvalidInput
 from slsac.lock import RunLock
 from slsac.on_policy import agent as on_policy
 from slsac.on_policy.train import Trainer as OnPolicyTrainer
+from slsac.on_policy.train import check as check_on_policy
 from slsac.overrides import from_dict, to_dict, with_overrides
 from slsac.presets import preset
 from slsac.runlog import read_lines
@@ -42,11 +44,13 @@ class Learner(NamedTuple):
 
     trainer: Callable[..., Trainer]
     build: Callable[..., off_policy.OffPolicyAgent | on_policy.OnPolicyAgent]
+    check: Callable[[Any, EnvSpec, Copies], None]
+    """An error where the config does not suit the task."""
 
 
 LEARNERS: dict[type, Learner] = {
-    OffPolicyConfig: Learner(OffPolicyTrainer, off_policy.build),
-    OnPolicyConfig: Learner(OnPolicyTrainer, on_policy.build),
+    OffPolicyConfig: Learner(OffPolicyTrainer, off_policy.build, lambda config, spec, copies: None),
+    OnPolicyConfig: Learner(OnPolicyTrainer, on_policy.build, check_on_policy),
 }
 
 
@@ -67,11 +71,13 @@ def start(
     """
     require_free(run, overwrite=overwrite)
     source = env_source(config.env if env is None else env, config)
-    # Tried before anything is written or deleted: a bad env must not cost an old run.
+    # Tried before anything is written or deleted: a bad env or config must not cost an old run.
     made = make_env(source)
     made.reset(0)
     made.step(np.zeros(made.spec.action_size, np.float32))
     copies = copies_of(source)
+    learner = LEARNERS[type(config)]
+    learner.check(config, made.spec, copies)
     run.mkdir(parents=True, exist_ok=True)
     # The marker says that what is here is ours, and without its config a run is none: a start or
     # an overwrite that was killed half-way can be started again.
@@ -81,8 +87,7 @@ def start(
         (run / name).unlink(missing_ok=True)
     for name in FOLDERS:
         shutil.rmtree(run / name, ignore_errors=True)
-    make_trainer = LEARNERS[type(config)].trainer
-    trainer = make_trainer(config, run, made, copies, display or Silent(), new=True)
+    trainer = learner.trainer(config, run, made, copies, display or Silent(), new=True)
     trainer.lock = lock
     trainer.log.rewind({})
     trainer.save_checkpoint()
@@ -134,18 +139,37 @@ def resume(
             "pass --inexact (inexact=True) to go on all the same"
         )
     if steps is not None:
-        config = with_overrides(config, {"steps": steps})
+        config = with_steps(config, steps, begun=reached_step(run) > 0)
     source = env_source(config.env if env is None else env, config)
+    made, copies, learner = make_env(source), copies_of(source), LEARNERS[type(config)]
+    learner.check(config, made.spec, copies)
     lock = RunLock(run)
-    make_trainer = LEARNERS[type(config)].trainer
-    trainer = make_trainer(
-        config, run, make_env(source), copies_of(source), display or Silent(), new=False
-    )
+    trainer = learner.trainer(config, run, made, copies, display or Silent(), new=False)
     trainer.lock = lock
     trainer.load_checkpoint()
     facts = {**now, "before_resume": recorded} if changed else recorded
     write_config(config, run, trainer.spec, facts)
     return trainer
+
+
+def with_steps(config: Config, steps: int, *, begun: bool) -> Config:
+    """``config`` with another number of steps in all.
+
+    An error where the run has ``begun`` and its learning rate was chosen by that number.
+    """
+    decays = isinstance(config, OnPolicyConfig) and config.learning_rate_decays
+    if begun and decays and steps != config.steps:
+        raise InvalidInput(
+            f"steps is {steps}; it must stay {config.steps} in this run, whose learning rate falls "
+            "to 0 at its last step (clipped.learning_rate_decay is linear)"
+        )
+    return with_overrides(config, {"steps": steps})
+
+
+def reached_step(run: Path) -> int:
+    """The last step that a checkpoint or the final state was saved at."""
+    folder = run / "checkpoints"
+    return max(checkpoint.newest_step(folder), checkpoint.final_step(folder))
 
 
 def completed_step(run: Path) -> int:

@@ -70,9 +70,8 @@ class Trainer:
         )
         self._predict = jax.jit(row_by_row(self.agent.predict))
 
-        self._state = jax.jit(self.agent.init)(init_key)
-        self.shared_state: Callable[[], off_policy.AgentState] | None = None
-        """Where the state is while a cohort learns for this run and others at once."""
+        self._state: off_policy.AgentState | None = jax.jit(self.agent.init)(init_key)
+        self._shared_state: Callable[[], off_policy.AgentState] | None = None
         self.multiplier_state = self.multiplier.init()
         self.tightening = Tightening(config, self.spec)
         self._critic_signal: float | None = None
@@ -96,11 +95,20 @@ class Trainer:
     @property
     def state(self) -> off_policy.AgentState:
         """Everything the agent has learned."""
-        return self._state if self.shared_state is None else self.shared_state()
+        if self._shared_state is not None:
+            return self._shared_state()
+        assert self._state is not None
+        return self._state
 
     @state.setter
     def state(self, state: off_policy.AgentState) -> None:
+        if self._shared_state is not None:
+            raise RuntimeError("the state of this run is its cohort's and cannot be set here")
         self._state = state
+
+    def share_state(self, state: Callable[[], off_policy.AgentState]) -> None:
+        """From here on a cohort learns for this run and others at once, and has its state."""
+        self._state, self._shared_state = None, state
 
     @property
     def cost_signal(self) -> float | None:
@@ -204,12 +212,17 @@ class Trainer:
         """Logs, evaluates and saves where the step that was taken makes it due."""
         self.display.tick(self.step)
         if self.step % self.config.steps_per_epoch == 0:
-            self._end_epoch()
+            if self.end_epoch():
+                self.evaluate_now(self.config.evaluation_episodes, final=False)
             self.begin_clock()
         if episode_over:
-            self._observation = None
-            if self.step - self._checkpoint_step >= self.config.checkpoint_every_steps:
-                self.save_checkpoint()
+            self.close_episode()
+
+    def close_episode(self) -> None:
+        """Saves where it is due; only after an episode's last step."""
+        self._observation = None
+        if self.step - self._checkpoint_step >= self.config.checkpoint_every_steps:
+            self.save_checkpoint()
 
     def _begin_episode(self) -> None:
         seed = episode_seed(self.config.seed, Branch.TRAINING, self.records.episode)
@@ -231,20 +244,23 @@ class Trainer:
             self._episode_facts,
         )
 
-    def _end_epoch(self) -> None:
-        evaluation_due = self.records.end_epoch(
+    def end_epoch(self) -> bool:
+        """Writes a line of progress; True where an evaluation is due."""
+        return self.records.end_epoch(
             self.step,
             self.cost_signal,
             self.multiplier.limit * (1.0 - self.tightening.share),
             self.multiplier_state.value,
             self.tightening.metrics(),
         )
-        if evaluation_due:
-            self.evaluate_now(self.config.evaluation_episodes, final=False)
 
     def evaluate_now(self, episodes: int, final: bool) -> Evaluation:
         """Deterministic episodes on environments of their own, written to evaluations.jsonl."""
-        return self.records.evaluate(self.step, self.predict, episodes, final)
+        # Looked up once: in a cohort it has to be cut out of the states of all runs.
+        policy = self.state.policy
+        return self.records.evaluate(
+            self.step, lambda rows: np.asarray(self._predict(policy, rows)), episodes, final
+        )
 
     def predict(self, observation: np.ndarray) -> np.ndarray:
         """The deterministic action for one observation or a batch of them."""

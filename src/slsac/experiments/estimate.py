@@ -40,9 +40,13 @@ def measured_runs(folders: Sequence[Path]) -> list[Measured]:
     found = []
     for timing in sorted({path for folder in folders for path in folder.rglob("timing.jsonl")}):
         known = config_of(timing.parent)
-        rate = learning_rate(timing, known[0]) if known else None
-        if known and rate is not None:
-            found.append(Measured(timing.parent, *known, rate))
+        if known is None:
+            continue
+        config, facts = known
+        rate = learning_rate(timing, config)
+        # A run that learned together with others had a share of the process only.
+        if rate is not None and facts.get("together", 1) == 1:
+            found.append(Measured(timing.parent, config, facts.get("cores", 0), rate))
     return found
 
 

@@ -81,10 +81,10 @@ def _another_experiment(trial: Trial, field: str, recorded: Any, wanted: Any) ->
     )
 
 
-def config_of(run: Path) -> tuple[Config, int] | None:
-    """A run's config and number of cores; None for a folder that holds no readable run."""
+def config_of(run: Path) -> tuple[Config, dict[str, Any]] | None:
+    """A run's config and provenance; None for a folder that holds no readable run."""
     try:
         config, _, facts = rundir.read_config(run)
     except InvalidInput:
         return None
-    return config, facts.get("cores", 0)
+    return config, facts

@@ -29,6 +29,8 @@ RECOVERY, RECOVERABLE, PARTLY_FEASIBLE, FEASIBLE, NO_COST_GRADIENT = range(5)
 and some of it is not; all of it is; the policy has no influence on the cost."""
 
 TINY = 1e-10
+PARALLEL = 1e-6
+"""Least share of q that A counts as; float32 knows the difference to about 1e-7."""
 
 
 class Direction(NamedTuple):
@@ -96,7 +98,8 @@ def solve(q: jax.Array, r: jax.Array, s: jax.Array, c: jax.Array, maximum_kl: fl
     """
     no_gradient = s <= TINY
     safe_s = jnp.where(no_gradient, 1.0, s)
-    a = jnp.maximum(q - r**2 / safe_s, 0.0)
+    # Where g and b are parallel A is 0, and by lambda = 0 both weights would be infinite.
+    a = jnp.maximum(q - r**2 / safe_s, PARALLEL * q)
     b = 2.0 * maximum_kl - c**2 / safe_s
     case = jnp.where(
         no_gradient,
@@ -167,17 +170,19 @@ def line_search(
         attempt: share of the step -> what it does.
     """
 
-    def rejected(carry: tuple[jax.Array, jax.Array]) -> jax.Array:
-        tries, accepted = carry
+    def rejected(carry: tuple[jax.Array, ...]) -> jax.Array:
+        tries, _, accepted = carry
         return (tries < config.line_search_steps) & ~accepted
 
-    def shorten(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        tries, _ = carry
-        trial = attempt(config.line_search_decay**tries)
-        return tries + 1, acceptable(trial, case, violation, config.maximum_kl)
+    def shorten(carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        tries, _, _ = carry
+        share = jnp.float32(config.line_search_decay) ** tries
+        trial = attempt(share)
+        return tries + 1, share, acceptable(trial, case, violation, config.maximum_kl)
 
-    tries, accepted = jax.lax.while_loop(rejected, shorten, (jnp.int32(0), jnp.bool_(False)))
-    return jnp.where(accepted, config.line_search_decay ** (tries - 1.0), 0.0)
+    start: tuple[jax.Array, ...] = (jnp.int32(0), jnp.float32(0.0), jnp.bool_(False))
+    _, share, accepted = jax.lax.while_loop(rejected, shorten, start)
+    return jnp.where(accepted, share, 0.0)
 
 
 def update_policy(
@@ -232,15 +237,17 @@ def update_policy(
         maximum_kl=config.maximum_kl,
     )
     step = direction.reward_weight * reward_solved + direction.cost_weight * cost_solved
-    # A step of nothing: where a direction is not finite no share of it is.
+    # Of a direction that is not finite no share is taken.
+    usable = jnp.all(jnp.isfinite(step))
+    step = jnp.where(usable, step, 0.0)
     attempt = attempt_from(step)
-    share = line_search(attempt, direction.case, violation, config)
-    moved: Any = unravel(jnp.where(share > 0, start + share * step, start))
+    share = jnp.where(usable, line_search(attempt, direction.case, violation, config), 0.0)
+    moved: Any = unravel(start + share * step)
     trial = attempt(share)
     return moved, {
         "case": direction.case.astype(jnp.float32),
         "step_share": share,
-        "constraint_multiplier": direction.multiplier,
+        "constraint_multiplier": jnp.where(usable, direction.multiplier, 0.0),
         "policy_loss": -trial.reward_gain,
         "cost_surrogate_change": trial.cost_change,
         "kl": trial.kl,

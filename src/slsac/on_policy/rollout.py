@@ -116,7 +116,8 @@ class Collector:
             finished = np.flatnonzero(over)
             for at in finished:
                 total, cost, length = self._returns[at], self._costs[at], self._lengths[at]
-                records.end_episode(step, float(total), float(cost), int(length), {})
+                facts = stepped.facts.get(int(at), {})
+                records.end_episode(step, float(total), float(cost), int(length), facts)
             if not last:
                 self._begin_episodes(finished, step, records)
         return step

@@ -7,6 +7,8 @@ checkpoint, which falls between epochs, needs no simulator state and resume is e
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -28,7 +30,19 @@ from slsac.on_policy.rollout import Collector, normaliser
 from slsac.records import Records
 from slsac.risk import discounted_cost_limit
 from slsac.seeds import Branch, episode_seed
-from slsac.types import SafeEnv
+from slsac.types import EnvSpec, SafeEnv
+
+
+def check(config: OnPolicyConfig, spec: EnvSpec, copies: Copies) -> None:
+    """An error where ``config`` does not suit the task."""
+    if config.steps_per_epoch < config.num_envs * spec.horizon:
+        # Otherwise no episode may ever end within an epoch, and no cost would be known.
+        raise InvalidInput(
+            f"steps_per_epoch is {config.steps_per_epoch}; it must be at least num_envs times "
+            f"an episode's {spec.horizon} steps, {config.num_envs * spec.horizon}"
+        )
+    if config.worker_processes:
+        vector.sendable(copies.training, config.worker_processes)
 
 
 class Trainer:
@@ -44,16 +58,14 @@ class Trainer:
         *,
         new: bool,
     ) -> None:
-        """A trainer at step 0; `slsac.rundir` has the ways to get one, new or to be resumed."""
+        """A trainer at step 0; `slsac.rundir` has the ways to get one, new or to be resumed.
+
+        Args:
+            new: not read here; a run of this kind has no replay to make or to find.
+        """
         self.config, self.run, self.display = config, run, display
         self.spec = env.spec
         length = config.steps_per_epoch // config.num_envs
-        if length < self.spec.horizon:
-            # Otherwise no episode may ever end within an epoch, and no cost would be known.
-            raise InvalidInput(
-                f"steps_per_epoch is {config.steps_per_epoch}; it must be at least num_envs times "
-                f"an episode's {self.spec.horizon} steps, {config.num_envs * self.spec.horizon}"
-            )
         self.records = Records(config, run, copies.evaluation, display)
         self.log = self.records.log
         self.lock: RunLock | None = None
@@ -135,13 +147,19 @@ class Trainer:
             return mean + noise[self._collector.time]
 
         self._act = act
-        self._collector.begin(self.step, self.records)
+        with self._failures_named():
+            self._collector.begin(self.step, self.records)
         self._playing = True
 
     def take_step(self) -> None:
         """One step of every environment."""
-        try:
+        with self._failures_named():
             self.step = self._collector.take_step(self._act, self.step, self.records)
+
+    @contextlib.contextmanager
+    def _failures_named(self) -> Iterator[None]:
+        try:
+            yield
         except (InvalidInput, EnvFailed) as error:
             self.records.fail(f"the environment failed at step {self.step}: {error}")
 
@@ -166,8 +184,7 @@ class Trainer:
             jnp.float32(self.multiplier_state.value), jnp.float32(self._violation(signal))
         )
         done = (self.step - config.steps_per_epoch) / config.steps
-        decays = config.clipped.learning_rate_decay == "linear"
-        rate_scale = np.float32(max(0.0, 1.0 - done) if decays else 1.0)
+        rate_scale = np.float32(max(0.0, 1.0 - done) if config.learning_rate_decays else 1.0)
         self.state, metrics, finite = self._update(
             self.state, self._collector.rollout, constraint, rate_scale
         )
@@ -182,9 +199,7 @@ class Trainer:
 
     def _violation(self, signal: float | None) -> float:
         """c of the trust region: cost above the limit, negative where there is slack."""
-        if signal is None:
-            return -self.multiplier.limit
-        over = signal - self.multiplier.limit
+        over = (0.0 if signal is None else signal) - self.multiplier.limit
         if self.config.trust_region.violation_unit == "per-episode":
             return over
         lengths = [length for _, _, length in self.records.epoch.episodes]

@@ -11,13 +11,13 @@ import multiprocessing
 import pickle
 import signal
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from slsac.errors import InvalidInput, TrainingFailed
+from slsac.errors import EnvFailed, InvalidInput
 from slsac.types import EnvSpec, SafeEnv
 
 
@@ -29,6 +29,11 @@ class Stepped(NamedTuple):
     cost: np.ndarray
     terminated: np.ndarray
     truncated: np.ndarray
+    facts: Mapping[int, Mapping[str, float]]
+    """`Step.facts` by env, of those that reported any with their episode's last step."""
+
+
+Facts = dict[int, dict[str, float]]
 
 
 class VectorEnv(Protocol):
@@ -57,16 +62,21 @@ class Buffers:
             for at, (shape, kind) in enumerate(zip(shapes, kinds, strict=True))
         )
 
-    def stepped(self) -> Stepped:
+    def stepped(self, facts: Facts) -> Stepped:
         reward, cost, terminated, truncated = self.outcomes.T
-        return Stepped(self.observations, reward, cost, terminated > 0, truncated > 0)
+        return Stepped(self.observations, reward, cost, terminated > 0, truncated > 0, facts)
 
 
-def step_slice(envs: Mapping[int, SafeEnv], buffers: Buffers) -> None:
+def step_slice(envs: Mapping[int, SafeEnv], buffers: Buffers) -> Facts:
+    """Steps each env of the slice; the facts of episodes that ended."""
+    facts = {}
     for index, env in envs.items():
         step = env.step(buffers.actions[index])
         buffers.observations[index] = step.observation
         buffers.outcomes[index] = (step.reward, step.cost, step.terminated, step.truncated)
+        if step.facts and (step.terminated or step.truncated):
+            facts[index] = {name: float(value) for name, value in step.facts.items()}
+    return facts
 
 
 def reset_slice(envs: Mapping[int, SafeEnv], seeds: Mapping[int, int], buffers: Buffers) -> None:
@@ -87,8 +97,7 @@ class InProcess:
 
     def step(self, actions: np.ndarray) -> Stepped:
         self._buffers.actions[:] = actions
-        step_slice(self._envs, self._buffers)
-        return self._buffers.stepped()
+        return self._buffers.stepped(step_slice(self._envs, self._buffers))
 
     def close(self) -> None:
         for env in self._envs.values():
@@ -98,19 +107,26 @@ class InProcess:
 INVALID, FAILED = b"!", b"?"
 
 
+def sendable(make_env: Callable[[], SafeEnv], processes: int) -> bytes:
+    """``make_env`` for other processes; a lambda or a local function will do."""
+    import cloudpickle
+
+    try:
+        return cloudpickle.dumps(make_env)  # type: ignore[no-any-return]
+    except Exception as error:
+        raise InvalidInput(
+            f"worker_processes is {processes}; it must be 0 for an environment that cannot be sent "
+            f"to another process ({error}); a function that makes it there mostly can"
+        ) from error
+
+
 class Workers:
     """Environments in processes of their own, a slice in each."""
 
     def __init__(
         self, make_env: Callable[[], SafeEnv], spec: EnvSpec, num_envs: int, processes: int
     ) -> None:
-        try:
-            pickle.dumps(make_env)
-        except Exception as error:
-            raise InvalidInput(
-                f"worker_processes is {processes}; it must be 0 for an environment that cannot "
-                f"be sent to another process ({type(error).__name__})"
-            ) from error
+        sent = sendable(make_env, processes)
         # Spawned, not forked: a fork of a process that runs JAX's threads may never wake up.
         context = multiprocessing.get_context("spawn")
         sizes = (4 * spec.action_size, 4 * spec.observation_size, 8 * 4)
@@ -124,14 +140,18 @@ class Workers:
             pipe, theirs = context.Pipe()
             process = context.Process(
                 target=_work,
-                args=(theirs, make_env, spec, num_envs, indices, memory),
+                args=(theirs, sent, spec, num_envs, indices, memory),
                 daemon=True,
             )
             process.start()
             theirs.close()
             self._pipes.append(pipe)
             self._processes.append(process)
-        self._wait(range(processes))
+        try:
+            self._wait(range(processes))
+        except BaseException:
+            self.close()
+            raise
 
     def reset(self, seeds: Mapping[int, int]) -> np.ndarray:
         wanted: dict[int, dict[int, int]] = {}
@@ -146,26 +166,33 @@ class Workers:
         self._buffers.actions[:] = actions
         for at in range(len(self._pipes)):
             self._send(at, b"")
-        self._wait(range(len(self._pipes)))
-        return self._buffers.stepped()
+        return self._buffers.stepped(self._wait(range(len(self._pipes))))
 
     def _send(self, at: int, message: bytes) -> None:
         try:
             self._pipes[at].send_bytes(message)
         except OSError as error:
-            raise TrainingFailed(f"worker process {at} has ended: {error}") from error
+            raise self._ended(at) from error
 
-    def _wait(self, workers: Any) -> None:
+    def _wait(self, workers: Iterable[int]) -> Facts:
+        facts: Facts = {}
         for at in workers:
             try:
                 answer = self._pipes[at].recv_bytes()
             except (EOFError, OSError) as error:
-                raise TrainingFailed(f"worker process {at} has ended: {error}") from error
+                raise self._ended(at) from error
             text = answer[1:].decode()
             if answer[:1] == INVALID:
                 raise InvalidInput(text)
             if answer[:1] == FAILED:
-                raise RuntimeError(f"an environment failed in worker process {at}:\n{text}")
+                raise EnvFailed(text)
+            if answer:
+                facts |= {int(index): found for index, found in json.loads(answer).items()}
+        return facts
+
+    def _ended(self, at: int) -> EnvFailed:
+        self._processes[at].join(timeout=5)
+        return EnvFailed(f"worker process {at} died (exit code {self._processes[at].exitcode})")
 
     def close(self) -> None:
         for pipe in self._pipes:
@@ -179,34 +206,42 @@ class Workers:
 
 def _work(
     pipe: Connection,
-    make_env: Callable[[], SafeEnv],
+    sent: bytes,
     spec: EnvSpec,
     num_envs: int,
     indices: Sequence[int],
     memory: Sequence[Any],
 ) -> None:
-    """A worker's life: an empty message is a step, any other the seeds of new episodes."""
+    """A worker's life: an empty message is a step, any other the seeds of new episodes.
+
+    The answer is empty, or the facts of episodes that ended, or an error.
+    """
     # An interrupt is the training process's business; it ends workers by closing their pipes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     envs: dict[int, SafeEnv] = {}
     try:
         buffers = Buffers(spec, num_envs, memory)
+        make_env = pickle.loads(sent)
         envs.update((index, make_env()) for index in indices)
         pipe.send_bytes(b"")
         while True:
             message = pipe.recv_bytes()
+            facts: Facts = {}
             if message:
                 seeds = {int(index): seed for index, seed in json.loads(message).items()}
                 reset_slice(envs, seeds, buffers)
             else:
-                step_slice(envs, buffers)
-            pipe.send_bytes(b"")
+                facts = step_slice(envs, buffers)
+            pipe.send_bytes(json.dumps(facts).encode() if facts else b"")
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass
     except InvalidInput as error:
         pipe.send_bytes(INVALID + str(error).encode())
-    except Exception:
-        pipe.send_bytes(FAILED + traceback.format_exc().encode())
+    except EnvFailed as error:
+        pipe.send_bytes(FAILED + str(error).encode())
+    except Exception as error:
+        traceback.print_exc()
+        pipe.send_bytes(FAILED + f"{type(error).__name__}: {error}".encode())
     finally:
         for env in envs.values():
             env.close()

@@ -268,7 +268,8 @@ PPO_LAG = OnPolicyConfig(
     cost_limit=SL_SAC.cost_limit,
     tail_fraction=SL_SAC.tail_fraction,
     num_envs=2,
-    worker_processes=2,
+    # Two processes gain less from the second core than their messages cost (docs/performance.md).
+    worker_processes=0,
     normalise_observations=True,
     observation_clip=5.0,
     policy_update="clipped",

@@ -92,7 +92,7 @@ def test_the_number_of_worker_processes_makes_no_other_experiment(tmp_path: Path
     assert group.settings == "steps=10,000"
     assert [run.config.seed for run in group.runs] == [0, 1]
     # It is still part of the command.
-    assert "--worker-processes 0" in sections(summary)[-1].code[0]
+    assert "--worker-processes 2" in sections(summary)[-1].code[1]
 
 
 def test_differences_from_the_paper(runs: Path) -> None:

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from slsac import rundir
 from slsac.errors import InvalidInput
+from slsac.experiments.formats import as_markdown
 from slsac.experiments.runs import STALE, Run
 from slsac.experiments.table import (
-    as_markdown,
     listing,
     marks,
     sections,

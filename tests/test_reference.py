@@ -12,7 +12,7 @@ import pytest
 from conftest import small_config
 
 from slsac.agent import off_policy, reference
-from slsac.bench import random_batch
+from slsac.bench.update import random_batch
 from slsac.types import EnvSpec
 
 

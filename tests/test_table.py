@@ -10,6 +10,7 @@ import pytest
 from recorded import HOPPER, make_run
 
 from slsac.cli import main
+from slsac.experiments.formats import Cell, as_html, as_latex, as_markdown
 from slsac.experiments.paper_figures import (
     ALGORITHM_ORDER,
     TASK_ORDER,
@@ -18,10 +19,6 @@ from slsac.experiments.paper_figures import (
     reference,
 )
 from slsac.experiments.table import (
-    Cell,
-    as_html,
-    as_latex,
-    as_markdown,
     sections,
     summarise_runs,
     write_table,

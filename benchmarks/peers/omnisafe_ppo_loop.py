@@ -3,7 +3,8 @@
     PEER/bin/python benchmarks/peers/omnisafe_ppo_loop.py PPOLag SafetyAntVelocity-v1 4000 3
 
 The last two numbers are the steps of an epoch and how many epochs are timed, after one that is not.
-Prints one JSON line with environment steps per second, playing and learning together. See
+Prints one JSON line with environment steps per second, playing and learning together, and the
+passes over an epoch's steps until its KL divergence stopped it. See
 benchmarks/README.md for how the environment is made; slsac itself never imports this.
 """
 
@@ -38,13 +39,14 @@ def main() -> None:
     }
     agent = omnisafe.Agent(algo, env, custom_cfgs=settings)
     learner = agent.agent
-    update, ended, learning = learner._update, [], []
+    update, ended, learning, passes = learner._update, [], [], []
 
     def timed_update(*arguments, **options):
         begun = time.perf_counter()
         result = update(*arguments, **options)
         ended.append(time.perf_counter())
         learning.append(ended[-1] - begun)
+        passes.append(float(learner.logger.get_stats("Train/StopIter")[0]))
         return result
 
     learner._update = timed_update
@@ -56,7 +58,7 @@ def main() -> None:
             {
                 "steps_per_second": epochs * steps / seconds,
                 "learning_share": sum(learning[1:]) / seconds,
-                "epochs": epochs,
+                "passes": sum(passes[1:]) / epochs,
             }
         )
     )

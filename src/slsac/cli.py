@@ -12,11 +12,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from slsac.bench import SECTIONS
 from slsac.errors import InvalidInput, TrainingFailed
 
 Command = Callable[[argparse.Namespace], int]
-
-BENCH_SECTIONS = ("training", "on-policy", "envs", "growth", "seeds", "startup")
 
 
 class Parser(argparse.ArgumentParser):
@@ -292,46 +291,9 @@ def envs(options: argparse.Namespace) -> int:
 
 
 def bench(options: argparse.Namespace) -> int:
-    from slsac import bench as benchmark
-    from slsac import provenance
+    from slsac.bench.command import run_bench
 
-    peer = None
-    if options.peer is not None:
-        if options.peer_python is None:
-            raise InvalidInput("--peer needs --peer-python, the Python of its environment")
-        peer = benchmark.peer_training(options.peer, options.peer_python, options.env)
-    sections: dict[str, Callable[[], Any]] = {
-        "training": lambda: benchmark.training(
-            options.algos, options.env, options.rounds, options.steps, peer
-        ),
-        "envs": lambda: benchmark.env_steps(
-            benchmark.safety_gymnasium_tasks(), options.rounds, 300
-        ),
-        "growth": lambda: benchmark.growth(options.rounds),
-        "seeds": lambda: benchmark.several_seeds(
-            options.algos[0], options.env, (2, 5), options.rounds
-        ),
-        "on-policy": lambda: benchmark.on_policy(
-            options.rounds, options.peer_python if options.peer == "omnisafe" else None
-        ),
-        "startup": lambda: [benchmark.startup(options.env)],
-    }
-    results: dict[str, Any] = {"machine": provenance.describe(), "peer": options.peer}
-    shown = [
-        f"{options.env}, {results['machine']['cpu']}, {results['machine']['cores']} cores, "
-        f"medians of {options.rounds} rounds:"
-    ]
-    print(shown[0])
-    for name in options.only or BENCH_SECTIONS:
-        results[name] = sections[name]()
-        shown.append(f"**{name}**")
-        shown.append(benchmark.table(results[name], benchmark.COLUMNS[name]))
-        print(f"\n{name}\n\n{shown[-1]}", flush=True)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=2) + "\n")
-    if options.page:
-        benchmark.write_page(options.page, shown)
-    return 0
+    return run_bench(options)
 
 
 def _parser() -> Parser:
@@ -377,11 +339,11 @@ def _parser() -> Parser:
     made.add_argument("--env", default="SafetyAntVelocity-v1")
     made.add_argument("--rounds", type=int, default=5, help="turns that each subject takes")
     made.add_argument("--steps", type=int, default=120, help="training steps in a round")
-    made.add_argument("--only", nargs="+", choices=BENCH_SECTIONS, help="some sections (all)")
+    made.add_argument("--only", nargs="+", choices=SECTIONS, help="some sections (all)")
     made.add_argument("--peer", choices=("omnisafe", "sbx"), help="train it too, in turns")
     made.add_argument("--peer-python", type=Path, help="the Python of the peer's environment")
     made.add_argument("--json", type=Path, help="write the figures and the machine here")
-    made.add_argument("--page", type=Path, help="Markdown page whose block of figures to replace")
+    made.add_argument("--page", type=Path, help="Markdown page whose tables to replace")
 
     made = command("table", table, "the paper's Table 1 from runs, and the figures behind it")
     made.add_argument("runs", nargs="+", help="run directories, or folders above them")

@@ -31,8 +31,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from slsac.config import MultiplierConfig
-from slsac.risk import empirical_cvar
+from slsac.config import Config, MultiplierConfig
+from slsac.risk import discounted_cost_limit, empirical_cvar
 
 
 class MultiplierState(NamedTuple):
@@ -57,6 +57,18 @@ class Multiplier(NamedTuple):
     to go by yet, and the multiplier must not move."""
     limit: float
     """The limit in the signal's unit."""
+
+
+def of_run(config: Config, horizon: int) -> Multiplier:
+    """The multiplier of a run whose episodes have at most ``horizon`` steps."""
+    return build(
+        config.multiplier,
+        tail_fraction=config.tail_fraction,
+        cost_limit=config.cost_limit,
+        discounted_cost_limit=discounted_cost_limit(
+            config.cost_limit, config.cost_critic.discount, horizon
+        ),
+    )
 
 
 def build(

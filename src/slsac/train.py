@@ -24,7 +24,6 @@ from slsac.evaluate import Evaluation, row_by_row
 from slsac.lock import RunLock
 from slsac.records import Records
 from slsac.replay import Replay
-from slsac.risk import discounted_cost_limit
 from slsac.seeds import Branch, episode_seed, generator
 from slsac.tightening import Tightening
 from slsac.types import Batch, SafeEnv
@@ -52,14 +51,7 @@ class Trainer:
         """Held while the run directory is in use."""
 
         self.agent = off_policy.build(config, self.spec)
-        self.multiplier = multipliers.build(
-            config.multiplier,
-            tail_fraction=config.tail_fraction,
-            cost_limit=config.cost_limit,
-            discounted_cost_limit=discounted_cost_limit(
-                config.cost_limit, config.cost_critic.discount, self.spec.horizon
-            ),
-        )
+        self.multiplier = multipliers.of_run(config, self.spec.horizon)
         init_key, self.action_key = jax.random.split(jax.random.PRNGKey(config.seed))
         self.packed = off_policy.PackedUpdate(self.agent)
         self._update = jax.jit(self.packed, static_argnums=3, donate_argnums=0)

@@ -27,13 +27,11 @@ from slsac.experiments.curves import (
     training_band,
     window_steps,
 )
+from slsac.experiments.formats import Cell, Section, as_html
 from slsac.experiments.runs import WITHOUT_EFFECT, Group, Run
 from slsac.experiments.table import (
-    Cell,
-    Section,
     Summary,
     algorithms,
-    as_html,
     marks,
     sections,
     summarise_runs,

@@ -28,7 +28,6 @@ from slsac.on_policy.gaussian import Normaliser
 from slsac.on_policy.moments import RunningMoments
 from slsac.on_policy.rollout import Collector, normaliser
 from slsac.records import Records
-from slsac.risk import discounted_cost_limit
 from slsac.seeds import Branch, episode_seed
 from slsac.types import EnvSpec, SafeEnv
 
@@ -72,14 +71,7 @@ class Trainer:
         """Held while the run directory is in use."""
 
         self.agent = agents.build(config, self.spec)
-        self.multiplier = multipliers.build(
-            config.multiplier,
-            tail_fraction=config.tail_fraction,
-            cost_limit=config.cost_limit,
-            discounted_cost_limit=discounted_cost_limit(
-                config.cost_limit, config.cost_critic.discount, self.spec.horizon
-            ),
-        )
+        self.multiplier = multipliers.of_run(config, self.spec.horizon)
         init_key, self._action_key = jax.random.split(jax.random.PRNGKey(config.seed))
         self._update = jax.jit(self.agent.update)
         self._predict = jax.jit(row_by_row(self.agent.predict))

@@ -1,0 +1,173 @@
+"""Whole training, in turns with a peer's own loop, and how soon it begins."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any, cast
+
+from slsac import rundir
+from slsac.bench.timing import Record, in_turns, ratio, seconds
+from slsac.bench.update import floor_call, matrix_products
+from slsac.config import OffPolicyConfig
+from slsac.errors import InvalidInput
+from slsac.overrides import with_overrides
+from slsac.presets import off_policy_preset, preset
+from slsac.runlog import read_lines
+
+PEERS = {"omnisafe": ("omnisafe_loop.py", "SACLag"), "sbx": ("sbx_loop.py", "SAC")}
+"""Script under benchmarks/peers, and the algorithm that it trains."""
+
+
+def training(
+    algos: Sequence[str], env: str, rounds: int, steps: int, peer: Callable[[], float] | None
+) -> list[Record]:
+    """Whole training, the update alone and its products alone, beside a peer's training."""
+    fill = 1_000
+    with tempfile.TemporaryDirectory() as folder:
+        trainers = {}
+        calls: dict[str, Callable[[], Any]] = {}
+        for algo in algos:
+            config = with_overrides(
+                off_policy_preset(algo, env),
+                {"warmup_steps": fill, "evaluate_every_epochs": 1_000_000},
+            )
+            trainer = rundir.start(config, Path(folder) / algo.replace("/", "-"))
+            trainer.advance(fill + 2 * config.policy_delay)
+            trainers[algo] = trainer
+            calls[f"{algo} floor"] = floor_call(matrix_products(config, trainer.spec))
+            calls[f"{algo} update"] = lambda trainer=trainer: [  # type: ignore[misc]
+                trainer._learn() for _ in range(trainer.config.policy_delay)
+            ]
+        found: dict[str, list[float]] = {name: [] for name in (*calls, *algos, "peer")}
+        for _ in range(rounds):
+            for algo, trainer in trainers.items():
+                taken = seconds(lambda t=trainer: t.advance(t.step + steps))  # type: ignore[misc]
+                found[algo].append(steps / taken)
+            for name, values in in_turns(calls, 1, repeats=15).items():
+                found[name] += values
+            if peer is not None:
+                found["peer"].append(peer())
+        for trainer in trainers.values():
+            trainer.close()
+    records: list[Record] = []
+    for algo in algos:
+        config = cast(OffPolicyConfig, trainers[algo].config)
+        products = matrix_products(config, trainers[algo].spec)
+        update = [t / config.policy_delay for t in found[f"{algo} update"]]
+        floor = [t / 2 for t in found[f"{algo} floor"]]
+        records.append(
+            {
+                "algo": algo,
+                "steps_per_second": median(found[algo]),
+                "update_ms": 1e3 * median(update),
+                "floor_ms": 1e3 * median(floor),
+                "gflop": 2e-9 * sum(s * r * i * c * times for s, r, i, c, times in products),
+                "share_of_floor": ratio(floor, update),
+                "against_peer": ratio(found[algo], found["peer"]) if peer is not None else None,
+            }
+        )
+    if peer is not None:
+        records.append({"algo": "peer", "steps_per_second": median(found["peer"])})
+    return records
+
+
+def peer_training(name: str, python: Path, env: str) -> Callable[[], float]:
+    """A function that trains a peer in its own environment and returns its steps per second."""
+    if not python.exists():
+        raise InvalidInput(
+            f"peer-python is {python}, which does not exist; benchmarks/README.md says how to "
+            "make an environment for a peer"
+        )
+    script, algo = PEERS[name]
+    return lambda: run_peer(python, script, algo, env, "500")["steps_per_second"]
+
+
+def run_peer(python: Path, script: str, *arguments: str) -> dict[str, float]:
+    """What a peer's own loop reports of itself, its steps per second among it."""
+    path = Path(__file__).resolve().parents[3] / "benchmarks" / "peers" / script
+    if not path.exists():
+        raise InvalidInput(f"{script}, the peer's loop, is in a clone of slsac only")
+    done = subprocess.run([python, path, *arguments], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise InvalidInput(f"{script} failed: {(done.stderr.splitlines() or ['?'])[-1]}")
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def on_policy(rounds: int, peer_python: Path | None) -> list[Record]:
+    """PPO-Lagrangian, playing and learning whole epochs, in turns with OmniSafe's.
+
+    The same settings on both sides, OmniSafe's own, and the same number of steps in an epoch; the
+    first epoch of each, which compiles, is not timed.
+    """
+    steps, epochs = 4_000, 1
+    records: list[Record] = []
+    for env in ("SafetyPointGoal1-v0", "SafetyAntVelocity-v1"):
+        ours: dict[int, list[dict[str, float]]] = {0: [], 2: []}
+        peer: list[dict[str, float]] = []
+        for _ in range(rounds):
+            for workers, found in ours.items():
+                found.append(epochs_of_ppo(env, steps, epochs, workers))
+            if peer_python is not None:
+                peer.append(
+                    run_peer(
+                        peer_python, "omnisafe_ppo_loop.py", "PPOLag", env, str(steps), str(epochs)
+                    )
+                )
+        theirs = [one["steps_per_second"] for one in peer]
+        for workers, found in ours.items():
+            speeds = [one["steps_per_second"] for one in found]
+            records.append(
+                {
+                    "env": env,
+                    "workers": workers,
+                    "steps_per_second": median(speeds),
+                    "passes": median(one["passes"] for one in found),
+                    "peer": median(theirs) if peer else None,
+                    "peer_passes": median(one["passes"] for one in peer) if peer else None,
+                    "against_peer": ratio(speeds, theirs) if peer else None,
+                }
+            )
+    return records
+
+
+def epochs_of_ppo(env: str, steps: int, epochs: int, workers: int) -> dict[str, float]:
+    """Steps per second of ppo-lag/omnisafe over ``epochs`` epochs, after one that compiles, and
+    the passes over an epoch's steps until its KL divergence stopped it."""
+    config = with_overrides(
+        preset("ppo-lag/omnisafe", env),
+        {"steps_per_epoch": steps, "worker_processes": workers, "evaluate_every_epochs": 10**6},
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        trainer = rundir.start(config, run)
+        trainer.advance(steps)
+        taken = seconds(lambda: trainer.advance((1 + epochs) * steps))
+        trainer.close()
+        passes = [line["passes"] for line in read_lines(run / "progress.jsonl")][1:]
+    return {"steps_per_second": epochs * steps / taken, "passes": sum(passes) / epochs}
+
+
+def startup(env: str) -> Record:
+    """Seconds from the command to the end of the first update, compiled before and cached."""
+    with tempfile.TemporaryDirectory() as folder:
+
+        def train(run: str) -> None:
+            options = {"--warmup-steps": 300, "--steps": 302, "--final-evaluation-episodes": 0}
+            flags = [str(part) for option in options.items() for part in option]
+            command = [sys.executable, "-m", "slsac.cli", "train", "--env", env, "--run"]
+            done = subprocess.run(
+                [*command, f"{folder}/{run}", *flags], capture_output=True, text=True, check=False
+            )
+            if done.returncode:
+                raise InvalidInput(f"slsac train failed: {done.stderr.strip()}")
+
+        return {"env": env, "first": seconds(lambda: train("a")), "again": seconds(
+            lambda: train("b")
+        )}  # fmt: skip

@@ -1,0 +1,124 @@
+"""A table's sections and the ways to render them: Markdown, LaTeX, HTML and terminal text."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+TEXT_COLUMNS = ("task", "algorithm", "source", "pair", "commit")
+"""Columns that a terminal shows flush left."""
+
+
+class Cell(NamedTuple):
+    text: str
+    style: Literal["plain", "bold", "grey"] = "plain"
+    algo: str = ""
+    """The algorithm it speaks of, so that a page can hide it."""
+
+
+class Section(NamedTuple):
+    title: str
+    header: tuple[str, ...]
+    rows: list[tuple[Cell, ...]]
+    notes: tuple[str, ...] = ()
+    code: tuple[str, ...] = ()
+    """Lines to copy, such as commands."""
+
+
+def as_markdown(made: Iterable[Section], level: int = 2) -> str:
+    style = {"plain": "{}", "bold": "**{}**", "grey": "*{}*"}
+    text = []
+    for section in made:
+        text.append(f"{'#' * level} {section.title}\n")
+        rows = [section.header, ("---",) * len(section.header)]
+        rows += [tuple(style[cell.style].format(cell.text) for cell in row) for row in section.rows]
+        text += ["| " + " | ".join(row) + " |" for row in rows] if section.rows else []
+        text += [line for note in section.notes for line in ("", note)] + [""]
+        if section.code:
+            text += ["```", *section.code, "```", ""]
+    return _paragraphs(text)
+
+
+def _paragraphs(lines: Iterable[str]) -> str:
+    """Lines with no more than one empty one between them."""
+    kept: list[str] = []
+    for line in "\n".join(lines).splitlines():
+        if line or (kept and kept[-1]):
+            kept.append(line)
+    return "\n".join(kept).rstrip() + "\n"
+
+
+def as_latex(made: Iterable[Section]) -> str:
+    """Tables for ``booktabs`` and ``xcolor``; commands become comments."""
+    style = {"plain": "{}", "bold": r"\textbf{{{}}}", "grey": r"\textcolor{{gray}}{{{}}}"}
+    text = []
+    for section in made:
+        text.append(f"% {section.title}")
+        if section.rows:
+            text += [rf"\begin{{tabular}}{{l{'r' * (len(section.header) - 1)}}}", r"\toprule"]
+            text += [" & ".join(map(_escape, section.header)) + r" \\", r"\midrule"]
+            for row in section.rows:
+                cells = (style[cell.style].format(_escape(cell.text)) for cell in row)
+                text.append(" & ".join(cells) + r" \\")
+            text += [r"\bottomrule", r"\end{tabular}"]
+        text += [f"% {line}" for line in (*section.notes, *section.code)]
+        text.append("")
+    return "\n".join(text)
+
+
+def _escape(text: str) -> str:
+    for plain, escaped in (("\\", r"\textbackslash{}"), ("&", r"\&"), ("%", r"\%"), ("_", r"\_"),
+                           ("#", r"\#"), ("±", r"$\pm$")):  # fmt: skip
+        text = text.replace(plain, escaped)
+    return text
+
+
+def as_html(section: Section) -> str:
+    """A table whose cells name their algorithm; see templates/report.html."""
+
+    def cell(tag: str, one: Cell) -> str:
+        algo = f' data-algo="{html.escape(one.algo)}"' if one.algo else ""
+        return f'<{tag} class="{one.style}"{algo}>{html.escape(one.text)}</{tag}>'
+
+    def header(name: str, column: tuple[Cell, ...]) -> str:
+        # A column whose cells all speak of one algorithm is hidden with them.
+        algos = {one.algo for one in column}
+        whole = len(algos) == 1 and not section.rows[0][0].algo
+        algo = f' data-algo="{html.escape(owner)}"' if whole and (owner := algos.pop()) else ""
+        return f'<th scope="col"{algo}>{html.escape(name)}</th>'
+
+    heads = map(header, section.header, zip(*section.rows, strict=True))
+    lines = ["<table><thead><tr>", *heads, "</tr></thead><tbody>"]
+    for row in section.rows:
+        # A row that speaks of one algorithm is hidden whole.
+        owner = f' data-algo="{html.escape(row[0].algo)}"' if row[0].algo else ""
+        lines.append(f"<tr{owner}>" + "".join(cell("td", one) for one in row) + "</tr>")
+    return "".join(lines) + "</tbody></table>"
+
+
+def as_terminal(made: Iterable[Section], width: int | None = None) -> str:
+    """Text with ANSI styles where standard output is a terminal, and plain where it is not."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(highlight=False, width=width)
+    if width is None and not console.is_terminal:
+        console = Console(highlight=False, width=160)
+    style = {"plain": "", "bold": "bold green", "grey": "grey50"}
+    with console.capture() as captured:
+        for section in made:
+            table = Table(title=section.title, title_justify="left", title_style="bold")
+            for name in section.header:
+                table.add_column(name, justify="left" if name in TEXT_COLUMNS else "right")
+            for row in section.rows:
+                table.add_row(*(Text(cell.text, style=style[cell.style]) for cell in row))
+            if section.rows:
+                console.print(table)
+            for line in section.notes:
+                console.print(line, markup=False)
+            for line in section.code:
+                console.print(line, markup=False, soft_wrap=True)
+            console.print()
+    return captured.get()

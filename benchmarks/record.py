@@ -18,6 +18,7 @@ from pathlib import Path
 
 from slsac import rundir
 from slsac.errors import InvalidInput
+from slsac.experiments.curves import write_curves
 from slsac.experiments.formats import as_markdown
 from slsac.experiments.runs import STALE, Run
 from slsac.experiments.table import (
@@ -72,6 +73,17 @@ def pages() -> dict[Path, str]:
     return made
 
 
+def pictures() -> dict[Path, list[Path]]:
+    """The folders whose runs are drawn in each picture: one for every group."""
+    drawn: dict[Path, list[Path]] = {}
+    results = ROOT / "results"
+    for config in sorted(results.rglob("config.json")):
+        *group, _, _, _ = config.parent.relative_to(results).parts  # algorithm, task, seed
+        name = "-".join(["curves", *group])
+        drawn.setdefault(ROOT / "docs" / f"{name}.svg", []).append(config.parent)
+    return drawn
+
+
 def page_of(algo: str) -> str:
     """The page that describes an algorithm: its own, its base's, or that of the ablations."""
     base, _, variant = algo.partition("/")
@@ -110,6 +122,8 @@ def main() -> None:
             print(f"marked {mark_stale(path, options.reason)} runs below {path} stale")
         for page, text in pages().items():
             page.write_text(text)
+        for picture, folders in pictures().items():
+            write_curves(folders, picture)
     except (InvalidInput, json.JSONDecodeError) as error:
         raise SystemExit(f"record: {error}") from None
 

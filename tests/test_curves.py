@@ -13,12 +13,14 @@ from slsac.experiments.curves import (
     colours,
     evaluation_band,
     logged_band,
+    looks,
     over_seeds,
     smoothed,
     training_band,
     window_steps,
 )
 from slsac.experiments.runs import find_runs, group_runs
+from slsac.experiments.table import marks
 
 
 def test_a_window_holds_the_episodes_that_ended_in_it(tmp_path: Path) -> None:
@@ -62,6 +64,30 @@ def test_every_algorithm_has_a_colour_of_its_own(tmp_path: Path) -> None:
     chosen = colours(group_runs(find_runs([tmp_path]))[0])
     assert list(chosen) == ["sac-lag", "sl-sac", "sl-sac/pairs-1", "sl-sac/tail-1"]
     assert len(set(chosen.values())) == 4
+
+
+def test_settings_of_one_algorithm_share_a_colour_and_differ_in_their_line(tmp_path: Path) -> None:
+    make_run(tmp_path / "a")
+    make_run(tmp_path / "b", cost_limit=5.0)
+    make_run(tmp_path / "c", "sac-lag")
+    groups = group_runs(find_runs([tmp_path]))[0]
+    found = looks(groups, marks(groups))
+    assert list(found) == ["sac-lag [a]", "sl-sac [a]", "sl-sac [b]"]
+    plain, changed = found["sl-sac [a]"], found["sl-sac [b]"]
+    assert (plain.colour, plain.marker) == (changed.colour, changed.marker)
+    assert plain.line != changed.line
+
+
+def test_a_task_has_one_row_whatever_the_settings(tmp_path: Path) -> None:
+    make_run(tmp_path / "runs" / "a")
+    make_run(tmp_path / "runs" / "b", cost_limit=5.0)
+    assert main(["plot", str(tmp_path / "runs"), "--out", str(tmp_path / "x.svg")]) == 0
+    text = (tmp_path / "x.svg").read_text()
+    assert text.count("SafetyHopperVelocity-v1: return") == 1
+    assert "limit 25" in text
+    assert "limit 5" in text
+    assert ">sl-sac [a]<" in text
+    assert ">sl-sac [b]<" in text
 
 
 def test_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

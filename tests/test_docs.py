@@ -34,6 +34,14 @@ def test_the_results_on_the_pages_are_those_under_results() -> None:
         assert page.read_text() == text, f"run `python benchmarks/record.py`: {page.name} is old"
 
 
+def test_every_recorded_run_is_in_a_picture_of_the_results_page() -> None:
+    drawn = load("benchmarks/record.py").pictures()
+    assert sum(map(len, drawn.values())) == len(list((ROOT / "results").rglob("config.json")))
+    page = (ROOT / "docs" / "results.md").read_text()
+    for picture in drawn:
+        assert f"]({picture.name})" in page
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     assert len(pages) >= 5

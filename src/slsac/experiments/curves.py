@@ -5,9 +5,10 @@ The arithmetic is here once; the report's charts are drawn from the same series.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,6 +23,7 @@ COLOURS = {
 }  # fmt: skip
 SPARE_COLOURS = ("#006d8f", "#8a4b2a", "#5a3fc0", "#3f7d20", "#b0307a", "#6b6b00")
 MARKERS = "osD^vhpX"
+LINES: tuple[Literal["-", "--", "-.", ":"], ...] = ("-", "--", "-.", ":")
 
 
 class Band(NamedTuple):
@@ -109,6 +111,30 @@ def colours(groups: Iterable[Group]) -> dict[str, str]:
     return chosen
 
 
+class Look(NamedTuple):
+    """How a group's curve is drawn: the colour and marker say the algorithm, the line its
+    settings."""
+
+    colour: str
+    marker: str
+    line: Literal["-", "--", "-.", ":"]
+
+
+def curve_label(group: Group, mark: dict[str, str]) -> str:
+    """What the legend says: the algorithm, the mark of its settings, and whether it is stale."""
+    return task_label(group._replace(env=group.algo), mark)
+
+
+def looks(groups: Sequence[Group], mark: dict[str, str]) -> dict[str, Look]:
+    """A look for every label of the legend, in the order of the table's columns."""
+    found = {}
+    for number, (algo, colour) in enumerate(colours(groups).items()):
+        labels = dict.fromkeys(curve_label(one, mark) for one in groups if one.algo == algo)
+        for label, line in zip(labels, itertools.cycle(LINES)):
+            found[label] = Look(colour, MARKERS[number % len(MARKERS)], line)
+    return found
+
+
 def write_curves(runs: Sequence[Path], out: Path) -> None:
     """Draws the training curves of all runs at or below ``runs`` as PNG or SVG."""
     if out.suffix not in (".png", ".svg"):
@@ -122,25 +148,25 @@ def write_curves(runs: Sequence[Path], out: Path) -> None:
     matplotlib.use("Agg")
     # The same runs give the same bytes.
     matplotlib.rcParams["svg.hashsalt"] = "slsac"
+    matplotlib.rcParams["svg.fonttype"] = "none"  # text as text: smaller files
     import matplotlib.pyplot as plt
     from matplotlib.lines import Line2D
 
     groups = summarise_runs(runs).groups
     mark = marks(groups)
-    labels = list(dict.fromkeys(task_label(group, mark) for group in groups))
-    colour = colours(groups)
-    marker = {algo: MARKERS[i % len(MARKERS)] for i, algo in enumerate(colour)}
+    tasks = list(dict.fromkeys(group.env for group in groups))
+    look = looks(groups, mark)
     figure, axes = plt.subplots(
-        len(labels), 2, figsize=(11, 3.6 * len(labels) + 0.9), squeeze=False, layout="constrained"
+        len(tasks), 2, figsize=(11, 3.6 * len(tasks) + 0.9), squeeze=False, layout="constrained"
     )
-    for (left, right), label in zip(axes, labels, strict=True):
-        members = [group for group in groups if task_label(group, mark) == label]
+    for (left, right), task in zip(axes, tasks, strict=True):
+        members = [group for group in groups if group.env == task]
         for axis, name in ((left, "return"), (right, "cost")):
             for group in members:
-                _draw(axis, group, name, colour[group.algo], marker[group.algo])
+                _draw(axis, group, name, look[curve_label(group, mark)])
             axis.set_xlabel("environment steps")
             axis.set_ylabel(f"{name} of an episode")
-            axis.set_title(f"{label}: {name}", fontsize=10, loc="left")
+            axis.set_title(f"{task}: {name}", fontsize=10, loc="left")
             axis.xaxis.set_major_formatter("{x:,.0f}")
             axis.grid(alpha=0.25)
             axis.spines[["top", "right"]].set_visible(False)
@@ -152,9 +178,10 @@ def write_curves(runs: Sequence[Path], out: Path) -> None:
             )  # fmt: skip
         right.set_ylim(bottom=0)
     handles = [
-        Line2D([], [], color=colour[algo], marker=marker[algo], markersize=4, label=algo)
-        for algo in colour
-    ]
+        Line2D([], [], color=one.colour, linestyle=one.line, marker=one.marker, markersize=4,
+               label=label)
+        for label, one in look.items()
+    ]  # fmt: skip
     figure.legend(handles=handles, loc="outside upper center", ncols=min(6, len(handles)),
                   frameon=False)  # fmt: skip
     figure.supxlabel(caption(groups, mark), x=0.005, ha="left", fontsize=7, color="0.35")
@@ -175,12 +202,14 @@ def caption(groups: Sequence[Group], mark: dict[str, str]) -> str:
     return "\n".join([text, *(f"{letter} {settings}" for settings, letter in mark.items())])
 
 
-def _draw(axis: Any, group: Group, name: str, colour: str, marker: str) -> None:
+def _draw(axis: Any, group: Group, name: str, look: Look) -> None:
     band = training_band(group, name)
-    axis.plot(band.steps, band.mean, color=colour, linewidth=1.4)
+    axis.plot(band.steps, band.mean, look.line, color=look.colour, linewidth=1.4)
     axis.fill_between(
         band.steps, band.mean - band.deviation, band.mean + band.deviation,
-        color=colour, alpha=0.18, linewidth=0,
+        color=look.colour, alpha=0.18, linewidth=0,
     )  # fmt: skip
     points = evaluation_band(group, f"{name}_mean")
-    axis.plot(points.steps, points.mean, marker, color=colour, markersize=4, markeredgewidth=0)
+    axis.plot(
+        points.steps, points.mean, look.marker, color=look.colour, markersize=4, markeredgewidth=0
+    )

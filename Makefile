@@ -1,9 +1,13 @@
 # `make train` and `make test` set everything up in .venv; nothing else is needed beforehand.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 ALGO ?= sl-sac
-ENV ?= SafetyHalfCheetahVelocity-v1
-STEPS ?= 30000
+ENV ?= SafetyHopperVelocity-v1
+STEPS ?= 40000
 SEED ?= 0
+# Any flags of `slsac train`. The presets let the multiplier rest for the paper's 100,000 steps; a
+# shorter run would never be held to its limit, so here it rests for half of the run at most.
+FLAGS ?= $(if $(filter ppo-lag% cpo%,$(ALGO)),,--multiplier-warmup-steps \
+	$(shell echo $$(( $(STEPS) < 200000 ? $(STEPS) / 2 : 100000 ))))
 RUN ?= runs/$(subst /,-,$(ALGO))-$(ENV)-$(SEED)
 
 BIN := .venv/bin
@@ -40,7 +44,8 @@ train: .venv/core.installed
 	@if [ -f "$(RUN)/config.json" ]; then \
 		$(BIN)/slsac resume $(RUN) $(if $(filter command,$(origin STEPS)),--steps $(STEPS)); \
 	else \
-		$(BIN)/slsac train --algo $(ALGO) --env $(ENV) --steps $(STEPS) --seed $(SEED) --run $(RUN); \
+		$(BIN)/slsac train --algo $(ALGO) --env $(ENV) --steps $(STEPS) --seed $(SEED) --run $(RUN) \
+			$(FLAGS); \
 	fi
 
 # Two workers; XLA keeps to one thread in each.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from slsac.cli import main
 from slsac.risk import empirical_cvar
 from slsac.runlog import read_lines
+from slsac.train import Trainer
 
 QUICK = [
     "--steps", "120", "--warmup-steps", "40", "--batch-size", "16", "--steps-per-epoch", "40",
@@ -26,6 +28,7 @@ def test_train_evaluate_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["train", "--env", "ProbeHeavyTail-v0", "--run", str(run), *QUICK]) == 0
     shown = capsys.readouterr().out
     assert "cost limit 25 per episode, undiscounted" in shown
+    assert "nothing holds this run of 120 to its cost limit" in shown
     assert f"results are in {run}" in shown
 
     progress = read_lines(run / "progress.jsonl")
@@ -61,6 +64,13 @@ def test_train_evaluate_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert "is complete at step 120" in capsys.readouterr().out
     assert main(["resume", str(run), "--steps", "160"]) == 0
     assert read_lines(run / "episodes.jsonl")[-1]["step"] == 160
+
+
+def test_training_says_when_the_multiplier_begins_to_act(
+    start: Callable[..., Trainer],
+) -> None:
+    trainer = start("ProbeChoice-v0", steps=120, multiplier_warmup_steps=119)
+    assert trainer.schedule.endswith("the multiplier acts after 119 steps")
 
 
 def test_lists(capsys: pytest.CaptureFixture[str]) -> None:

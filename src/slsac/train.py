@@ -81,8 +81,15 @@ class Trainer:
 
     @property
     def schedule(self) -> str:
-        """When learning begins, for a person."""
-        return f"learning begins after {self.config.warmup_steps:,} steps of random actions"
+        """When learning begins and the limit is enforced, for a person."""
+        steps, rest = self.config.steps, self.config.multiplier_warmup_steps
+        text = f"learning begins after {self.config.warmup_steps:,} steps of random actions; "
+        if rest < steps:
+            return text + f"the multiplier acts after {rest:,} steps"
+        return text + (
+            f"the multiplier would act after {rest:,} steps, so nothing holds this run of "
+            f"{steps:,} to its cost limit (--multiplier-warmup-steps)"
+        )
 
     @property
     def state(self) -> off_policy.AgentState:

@@ -23,6 +23,8 @@ from slsac import Agent, rundir
 from slsac.config import OnPolicyConfig
 from slsac.envs.probe import Choice, Constant
 from slsac.errors import EnvFailed, InvalidInput, TrainingFailed
+from slsac.on_policy.agent import Constraint
+from slsac.on_policy.gaussian import mean_action
 from slsac.on_policy.samples import value
 from slsac.on_policy.train import Trainer
 from slsac.overrides import to_dict
@@ -315,13 +317,84 @@ def test_the_multiplier_does_not_move_before_an_episode_has_finished(
     assert trainer.multiplier_state.value == (begun.value if algo == "ppo-lag" else 0.0)
 
 
+class Watched:
+    """Every call of a trainer's update, passed on."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.update: Any = trainer._update
+        self.multipliers: list[float] = []
+        self.rates: list[float] = []
+        self.before: Any = None
+        trainer._update = self
+
+    def __call__(self, state: Any, rollout: Any, constraint: Any, rate_scale: Any) -> Any:
+        self.multipliers.append(float(constraint.multiplier))
+        self.rates.append(float(rate_scale))
+        self.before = state
+        return self.update(state, rollout, constraint, rate_scale)
+
+
 def test_the_multiplier_moves_before_the_policy(start: Start) -> None:
     # The first epoch costs more than the limit of 0, so its own update already charges for it.
     trainer = start("ProbeConstant-v0", "ppo-lag", cost_limit=0.0)
+    watched = Watched(trainer)
     trainer.advance(400)
+    assert watched.multipliers == pytest.approx([0.035])
+    assert read_lines(trainer.run / "progress.jsonl")[0]["signal"] == 2.0
+
+
+@every_algorithm
+def test_an_epoch_is_learned_in_one_compiled_call(start: Start, algo: str) -> None:
+    trainer = start("ProbeChoice-v0", algo)
+    watched = Watched(trainer)
+    trainer.advance(3 * 400)
+    assert len(watched.rates) == 3
+    assert watched.update._cache_size() == 1
+
+
+def test_the_learning_rate_falls_linearly_and_for_the_policy_alone(start: Start) -> None:
+    trainer = start(
+        "ProbeChoice-v0", "ppo-lag", clipped__learning_rate_decay="linear",
+        steps=135, num_envs=3, steps_per_epoch=45, batch_size=15,
+    )  # fmt: skip
+    watched = Watched(trainer)
+    trainer.advance(135)
+    assert watched.rates == pytest.approx([1.0, 2 / 3, 1 / 3])
+    before, constraint = trainer.state, Constraint(jnp.float32(0.5), jnp.float32(0.0))
+    after, _, _ = watched.update(before, trainer._collector.rollout, constraint, np.float32(0.0))
+    for name, moves in (("policy", False), ("reward_critic", True), ("cost_critic", True)):
+        one, other = (jax.tree.leaves(getattr(state, name)) for state in (before, after))
+        assert any(map(lambda a, b: not np.array_equal(a, b), one, other)) == moves, name
+
+
+def test_passes_end_when_the_policy_has_moved_too_far(start: Start) -> None:
+    # Two actions: the divergence is summed over them.
+    trainer = start(
+        "SafetyPointGoal1-v0", "ppo-lag", policy__optimiser__learning_rate=1e-2, passes=30,
+        num_envs=1, steps_per_epoch=1_000, batch_size=250, evaluate_every_epochs=10,
+    )  # fmt: skip
+    watched = Watched(trainer)
+    trainer.advance(1_000)
     line = read_lines(trainer.run / "progress.jsonl")[0]
-    assert line["multiplier"] == pytest.approx(0.035)
-    assert line["signal"] == 2.0
+    assert 1 <= line["passes"] < 30
+    rows = trainer._collector.rollout.observation.reshape(1_000, -1)
+    policies = [state.policy.gaussian for state in (watched.before, trainer.state)]
+    means = [np.asarray(mean_action(policy, rows)) for policy in policies]
+    spread = [np.exp(np.asarray(policy.log_std)) for policy in policies]
+    assert spread[0].shape == (2,)
+    by_hand = (
+        np.log(spread[1] / spread[0])
+        + (spread[0] ** 2 + (means[0] - means[1]) ** 2) / (2.0 * spread[1] ** 2)
+        - 0.5
+    )
+    assert line["kl"] == pytest.approx(by_hand.sum(axis=-1).mean(), rel=1e-3)
+    assert line["kl"] > trainer.config.clipped.maximum_kl
+
+
+def test_a_run_shorter_than_an_epoch_says_that_it_learns_nothing(start: Start) -> None:
+    assert "learned" not in start("ProbeChoice-v0", "ppo-lag", steps=400).schedule
+    told = start("ProbeChoice-v0", "cpo", steps=390).schedule
+    assert told.endswith("so nothing is learned in 390 steps (--steps-per-epoch)")
 
 
 def test_an_episode_that_the_epoch_cuts_is_not_counted(start: Start) -> None:
@@ -377,9 +450,14 @@ def test_the_violation_has_its_unit_before_any_episode_has_finished(start: Start
     assert trainer._violation(5.0) == pytest.approx(0.2)
 
 
-@pytest.mark.parametrize("env", ["SafetyHopperVelocity-v1", "SafetyPointGoal1-v0"])
-@every_algorithm
-def test_first_epoch_on_a_real_task_is_finite(tmp_path: Path, algo: str, env: str) -> None:
+@pytest.mark.parametrize(
+    ("env", "algo"),
+    [
+        *(("SafetyHopperVelocity-v1", algo) for algo in ALGOS),
+        *(("SafetyPointGoal1-v0", f"{algo}{kind}") for algo in ALGOS for kind in ("", "/omnisafe")),
+    ],
+)
+def test_first_epoch_on_a_real_task_is_finite(tmp_path: Path, env: str, algo: str) -> None:
     config = small_config(
         env, algo, num_envs=1, steps_per_epoch=1_000, passes=2, batch_size=100, cost_limit=0.0
     )

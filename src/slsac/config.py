@@ -282,8 +282,12 @@ class MetaDriveConfig:
 
     def __post_init__(self) -> None:
         shares = ("straight", "curve", "intersection", "t_intersection", "roundabout")
-        for name in (*shares, "traffic_density", "obstacle_probability"):
+        for name in shares:
             _require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "in [0, 1]")
+        for name in ("traffic_density", "obstacle_probability"):
+            value = getattr(self, name)
+            # The simulator would silently take .01 and less for 0.
+            _require(value == 0 or 0.01 < value <= 1, name, value, "0, or above 0.01 and at most 1")
         total = sum(getattr(self, name) for name in shares)
         _require(
             abs(total - 1) < 1e-6,

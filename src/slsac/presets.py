@@ -313,7 +313,7 @@ CPO = replace(
     batch_size=128,
     reward_critic=_FAST_CRITIC,
     cost_critic=_FAST_CRITIC,
-    # The episodes of one epoch: the step must know the present policy's cost.
+    # One epoch's episodes if they last 1,000 steps: the step must know the present policy's cost.
     multiplier=replace(PPO_LAG.multiplier, window=20),
 )
 ON_POLICY = {

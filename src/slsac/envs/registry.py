@@ -15,6 +15,7 @@ from slsac.envs.gymnasium import GymnasiumEnv, another_env, duplicate_env, is_fa
 from slsac.envs.metadrive import DESCRIPTION, METADRIVE_ID, MetaDriveFactory
 from slsac.envs.probe import PROBES
 from slsac.envs.safety_gymnasium import TASKS, Family, SafetyGymnasiumEnv
+from slsac.envs.worker import WorkerEnv
 from slsac.errors import InvalidInput, unknown_name
 from slsac.types import EnvSpec, SafeEnv
 
@@ -64,6 +65,13 @@ def make_env(
 
 def env_source(env: Any, config: Config) -> Any:
     """``env`` as `make_env` takes it, with the settings that ``config`` has for it."""
+    if isinstance(env, WorkerEnv) and isinstance(env.source, MetaDriveFactory):
+        if env.source.config != config.metadrive:
+            raise InvalidInput(
+                f"env is a {METADRIVE_ID} with other settings than the configuration's; pass the "
+                "id as env, and the settings as metadrive={...}"
+            )
+        return env
     return MetaDriveFactory(config.metadrive) if env == METADRIVE_ID and config.metadrive else env
 
 

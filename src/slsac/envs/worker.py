@@ -17,11 +17,12 @@ import sys
 import traceback
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from slsac.envs.gymnasium import duplicate_env
+from slsac.envs.gymnasium import duplicate_env, for_certificate
 from slsac.errors import EnvFailed, InvalidInput
 from slsac.types import EnvSpec, SafeEnv, Step
 
@@ -34,15 +35,43 @@ class _Died(Exception):
     """The process ended before it answered."""
 
 
+@dataclass(frozen=True)
+class InOwnProcess:
+    """A factory of workers for the envs that ``make`` makes."""
+
+    make: Callable[[], SafeEnv]
+
+    def __call__(self) -> WorkerEnv:
+        return WorkerEnv(self.make)
+
+    def for_evaluation(self) -> InOwnProcess:
+        return InOwnProcess(duplicate_env(self.make))
+
+    def for_certificate(self) -> InOwnProcess:
+        return InOwnProcess(for_certificate(self.make))
+
+
 class WorkerEnv:
     """The env that ``make`` makes, in a process of its own.
 
     Args:
         make: a function without arguments; a lambda or a local function will do.
+        source: a factory of workers like this one, which may know others for evaluation and for
+            certificates; if not given, ``make`` is asked for those.
+        env_id: the task's name, where it has one.
     """
 
-    def __init__(self, make: Callable[[], SafeEnv]) -> None:
+    def __init__(
+        self,
+        make: Callable[[], SafeEnv],
+        *,
+        source: Callable[[], WorkerEnv] | None = None,
+        env_id: str | None = None,
+    ) -> None:
         self._make = make
+        self.source = source or InOwnProcess(make)
+        self.env_id = env_id
+        self._begun: np.ndarray | None = None
         self._seed: int | None = None
         self._actions: list[np.ndarray] = []
         self._observation: np.ndarray | None = None
@@ -66,8 +95,23 @@ class WorkerEnv:
         return self._observation
 
     def step(self, action: np.ndarray) -> Step:
-        action = np.array(action, np.float32)
-        result: Step = self._insist(("step", action))
+        self.begin_step(action)
+        return self.finish_step()
+
+    def begin_step(self, action: np.ndarray) -> None:
+        """Sends a step's action; several workers then step at the same time."""
+        self._require_open("step")
+        self._drop_unfinished()
+        self._begun = np.array(action, np.float32)
+        with contextlib.suppress(_Died):  # finish_step will notice
+            self._send(("step", self._begun))
+
+    def finish_step(self) -> Step:
+        """Waits for what a begun step returns."""
+        assert self._begun is not None, "no step was begun"
+        action = self._begun
+        result: Step = self._guarded(lambda: self._answer_to(("step", action), sent=True))
+        self._begun = None
         self._actions.append(action)
         self._observation = result.observation
         return result
@@ -80,9 +124,15 @@ class WorkerEnv:
         self._closed = True
         self._finalise()
 
+    def for_evaluation(self) -> Any:
+        return duplicate_env(self.source)
+
+    def for_certificate(self) -> Any:
+        return for_certificate(self.source)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> WorkerEnv:
         # Every episode starts from its seed, so a second env needs no state.
-        return WorkerEnv(duplicate_env(self._make))
+        return self.source()
 
     def _start(self) -> None:
         import cloudpickle
@@ -99,24 +149,41 @@ class WorkerEnv:
 
     def _insist(self, message: tuple[Any, ...]) -> Any:
         """The answer to ``message``, through as many processes as it takes."""
+        self._require_open(message[0])
+        self._drop_unfinished()
+        return self._guarded(lambda: self._answer_to(message))
+
+    def _require_open(self, wanted: str) -> None:
         if self._closed:
-            raise EnvFailed(f"the environment is closed and takes no {message[0]}; make another")
+            raise EnvFailed(f"the environment is closed and takes no {wanted}; make another")
+
+    def _drop_unfinished(self) -> None:
+        """After a step that was begun and given up, its answer must not pass for another's."""
+        if self._begun is not None:
+            self._begun = None
+            self._finalise()
+
+    def _guarded(self, ask: Callable[[], Any]) -> Any:
         try:
-            return self._answer_to(message)
+            return ask()
         except (InvalidInput, EnvFailed):
+            self._begun = None
             raise
         except BaseException:
             # After Ctrl-C an answer is on its way that the next call would take for its own.
+            self._begun = None
             self._finalise()
             raise
 
-    def _answer_to(self, message: tuple[Any, ...]) -> Any:
+    def _answer_to(self, message: tuple[Any, ...], sent: bool = False) -> Any:
         while True:
             try:
-                self._send(message)
+                if not sent:
+                    self._send(message)
                 return self._receive()
             except _Died as death:
                 self._revive(str(death))
+                sent = False
 
     def _revive(self, reason: str) -> None:
         """A new process, brought to where the last one was."""
@@ -166,6 +233,8 @@ class WorkerEnv:
 
     def _receive(self) -> Any:
         assert self._process.stdout is not None
+        if self._process.stdout.closed:
+            raise _Died("stopped when a call was interrupted")
         try:
             kind, content = pickle.load(self._process.stdout)
         except (EOFError, OSError, pickle.UnpicklingError):

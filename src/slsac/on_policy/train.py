@@ -101,11 +101,15 @@ class Trainer:
     @property
     def schedule(self) -> str:
         """When learning takes place, for a person."""
-        where = f"in {self.config.worker_processes} worker processes"
-        return (
-            f"an update after every {self.config.steps_per_epoch:,} steps, played in "
-            f"{self.config.num_envs} environments {where if self.config.worker_processes else ''}"
-        ).rstrip()
+        config = self.config
+        where = f" in {config.worker_processes} worker processes" if config.worker_processes else ""
+        text = (
+            f"an update after every {config.steps_per_epoch:,} steps, played in "
+            f"{config.num_envs} environments{where}"
+        )
+        if config.steps >= config.steps_per_epoch:
+            return text
+        return f"{text}, so nothing is learned in {config.steps:,} steps (--steps-per-epoch)"
 
     @property
     def cost_signal(self) -> float | None:
@@ -194,7 +198,9 @@ class Trainer:
         over = (0.0 if signal is None else signal) - self.multiplier.limit
         if self.config.trust_region.violation_unit == "per-episode":
             return over
-        lengths = [length for _, _, length in self.records.epoch.episodes]
+        # Of the episodes whose cost is in the window, as far as they are this epoch's.
+        window = self.config.multiplier.window
+        lengths = [length for _, _, length in self.records.epoch.episodes][-window:]
         return over / (float(np.mean(lengths)) if lengths else self.spec.horizon)
 
     def _follow_observations(self) -> None:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from slsac.envs.worker import WorkerEnv
 from slsac.errors import EnvFailed, InvalidInput
 from slsac.types import EnvSpec, SafeEnv
 
@@ -71,7 +72,11 @@ def step_slice(envs: Mapping[int, SafeEnv], buffers: Buffers) -> Facts:
     """Steps each env of the slice; the facts of episodes that ended."""
     facts = {}
     for index, env in envs.items():
-        step = env.step(buffers.actions[index])
+        if isinstance(env, WorkerEnv):
+            env.begin_step(buffers.actions[index])  # all of them step at once
+    for index, env in envs.items():
+        action = buffers.actions[index]
+        step = env.finish_step() if isinstance(env, WorkerEnv) else env.step(action)
         buffers.observations[index] = step.observation
         buffers.outcomes[index] = (step.reward, step.cost, step.terminated, step.truncated)
         if step.facts and (step.terminated or step.truncated):
@@ -85,7 +90,7 @@ def reset_slice(envs: Mapping[int, SafeEnv], seeds: Mapping[int, int], buffers: 
 
 
 class InProcess:
-    """All environments in this process, one after the other."""
+    """All environments in this process, one after the other; a `WorkerEnv` has its own."""
 
     def __init__(self, envs: Sequence[SafeEnv]) -> None:
         self._envs = dict(enumerate(envs))

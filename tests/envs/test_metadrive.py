@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import hashlib
+import http.client
 import json
 import os
 import signal
+import subprocess
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
@@ -17,17 +21,18 @@ import numpy as np
 import pytest
 from conftest import small_config
 
-from slsac import rundir
+from slsac import Agent, rundir
 from slsac.cli import main
 from slsac.config import Config, MetaDriveConfig
 from slsac.envs import (
+    copies_of,
     duplicate_env,
     env_source,
     for_certificate,
     make_env,
     metadrive_assets,
 )
-from slsac.envs.metadrive import DrivingEnv, MetaDriveFactory
+from slsac.envs.metadrive import DrivingEnv, MetaDriveFactory, simulator_settings
 from slsac.envs.worker import WorkerEnv
 from slsac.errors import InvalidInput
 from slsac.overrides import with_overrides
@@ -60,6 +65,12 @@ class Surveyed(DrivingEnv):
 
     def present_scenario(self) -> int:
         return int(self._env.current_seed)
+
+    def obstacles(self) -> int:
+        """Cones, barriers and broken-down cars in the present scenario."""
+        from metadrive.component.static_object.traffic_object import TrafficObject
+
+        return len(self._env.engine.get_objects(lambda one: isinstance(one, TrafficObject)))
 
     def resident_megabytes(self) -> float:
         with open("/proc/self/statm") as file:
@@ -123,6 +134,25 @@ def test_block_frequencies_are_those_of_the_distribution(training: WorkerEnv) ->
         assert count / 180 == pytest.approx(share, abs=4 * (share * (1 - share) / 180) ** 0.5)
 
 
+def test_each_share_reaches_its_block() -> None:
+    shares = {"straight": 0.1, "curve": 0.15, "intersection": 0.2, "t_intersection": 0.25}
+    config = replace(METADRIVE, **shares, roundabout=0.3)
+    settings = simulator_settings(config, range(1))
+    found = settings["block_dist_config"].BLOCK_TYPE_DISTRIBUTION_V2
+    assert {name: share for name, share in found.items() if share} == pytest.approx({
+        "Straight": 0.1, "Curve": 0.15, "StdInterSection": 0.2, "StdTInterSection": 0.25,
+        "Roundabout": 0.3,
+    })  # fmt: skip
+
+
+def test_shares_are_made_to_sum_to_one_exactly() -> None:
+    thirds = dict.fromkeys(("straight", "curve", "roundabout"), 0.3333333)
+    settings = simulator_settings(replace(METADRIVE, **thirds, intersection=0.0), range(1))
+    found = settings["block_dist_config"].BLOCK_TYPE_DISTRIBUTION_V2
+    # As the simulator draws a block.
+    np.random.default_rng(0).choice(list(found), p=list(found.values()))
+
+
 def test_training_and_test_scenarios_are_disjoint(
     training: WorkerEnv, short_test: WorkerEnv
 ) -> None:
@@ -147,6 +177,20 @@ def test_an_episode_depends_on_its_seed_and_actions_alone(training: WorkerEnv) -
     assert drive(training, 1)[0] == first[1]
 
 
+def test_obstacles_are_there_where_they_are_asked_for(
+    training: WorkerEnv, short_test: WorkerEnv
+) -> None:
+    def found(env: WorkerEnv) -> int:
+        counts = []
+        for seed in range(6):
+            env.reset(seed)
+            counts.append(env.call("obstacles"))
+        return sum(counts)
+
+    assert found(training) == 0
+    assert found(short_test) > 0
+
+
 def test_a_violation_costs_one_and_ends_the_episode(training: WorkerEnv) -> None:
     training.reset(0)
     costs = []
@@ -160,7 +204,9 @@ def test_a_violation_costs_one_and_ends_the_episode(training: WorkerEnv) -> None
     assert result.reward == -METADRIVE.violation_penalty
     assert result.facts is not None
     assert set(result.facts) == {"success", "route_completion", "crash", "off_road"}
+    # Over the pavement: that is leaving the road and no collision.
     assert (result.facts["success"], result.facts["off_road"]) == (0.0, 1.0)
+    assert result.facts["crash"] == 0.0
     assert 0.0 <= result.facts["route_completion"] < 0.5
 
 
@@ -252,8 +298,39 @@ def test_evaluation_draws_from_the_held_out_scenarios() -> None:
     assert isinstance(source, MetaDriveFactory)
     assert (source.use, source.config.traffic_density) == ("training", 0.2)
     assert duplicate_env(source) == replace(source, use="evaluation")
+    copies = copies_of(source)
+    for make, use in ((copies.training, "training"), (copies.evaluation, "evaluation")):
+        with contextlib.closing(make()) as env:
+            assert isinstance(env, WorkerEnv)
+            assert env.source == replace(source, use=use)
     hopper = preset("sl-sac", "SafetyHopperVelocity-v1")
     assert (env_source(hopper.env, hopper), hopper.metadrive) == (hopper.env, None)
+
+
+def test_an_env_object_is_evaluated_on_the_held_out_scenarios_too() -> None:
+    with contextlib.closing(make_env(ENV)) as env:
+        agent = Agent("sac-lag", env=env)
+        assert agent.config.cost_limit == 0.1
+        assert duplicate_env(env) == MetaDriveFactory(METADRIVE, "evaluation")
+        assert for_certificate(env) == MetaDriveFactory(METADRIVE, "certificate")
+        with contextlib.closing(copy.deepcopy(env)) as other:
+            assert other.source == MetaDriveFactory(METADRIVE)
+        with pytest.raises(InvalidInput, match="pass the id as env"):
+            Agent("sac-lag", env=env, metadrive={"traffic_density": 0.3})
+
+
+def test_an_on_policy_agent_drives_two_cars_at_once(tmp_path: Path) -> None:
+    config = small_config(
+        ENV, "ppo-lag", steps=80, num_envs=2, steps_per_epoch=80, batch_size=20,
+        metadrive__horizon=20, final_evaluation_episodes=2,
+    )  # fmt: skip
+    trainer = rundir.start(config, tmp_path / "run")
+    trainer.advance(80)
+    trainer.finish()
+    trainer.close()
+    episodes = read_lines(tmp_path / "run" / "episodes.jsonl")
+    assert len(episodes) >= 4
+    assert {"success", "crash"} <= set(episodes[0])
 
 
 def test_a_certificate_has_scenarios_that_no_evaluation_has_seen() -> None:
@@ -275,7 +352,8 @@ def test_settings_are_refused_by_name() -> None:
     config = preset("sl-sac", ENV)
     for name, value, text in (
         ("metadrive.curve", 0.4, r"^metadrive.straight is 0.2; .* is 1, not 1.1$"),
-        ("metadrive.traffic_density", -1, "^metadrive.traffic_density is -1.0; it must be in"),
+        ("metadrive.traffic_density", -1, "^metadrive.traffic_density is -1.0; it must be 0, or"),
+        ("metadrive.obstacle_probability", 0.01, "it must be 0, or above 0.01 and at most 1$"),
         ("metadrive.training_scenarios", 20_000, "no scenario may be in both"),
         ("traffic_density", 0.1, "did you mean metadrive.traffic_density"),
     ):
@@ -296,6 +374,44 @@ def test_without_assets_training_says_what_to_run(
     told = capsys.readouterr().err.strip()
     assert told == "slsac: MetaDrive has no assets yet; run `slsac setup metadrive`"
     assert not (tmp_path / "run").exists()
+
+
+def test_without_the_simulator_training_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(metadrive_assets.importlib.util, "find_spec", lambda name: None)
+    assert main(["train", "--env", ENV, "--run", str(tmp_path / "run")]) == 2
+    told = capsys.readouterr().err.strip()
+    assert told.startswith("slsac: MetaDrive is not installed; run `make install EXTRAS=metadrive`")
+    assert len(told.splitlines()) == 1
+
+
+def test_assets_come_from_the_wheel_where_the_archive_cannot_be_had(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package, told = tmp_path / "package", list[str]()
+    package.mkdir()
+
+    def pip(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        assert metadrive_assets.WHEEL in command
+        folder = Path(command[command.index("--dest") + 1])
+        with zipfile.ZipFile(folder / "metadrive_simulator-0.3.0.1-py3-none-any.whl", "w") as wheel:
+            wheel.writestr(f"metadrive/assets/{metadrive_assets.OLD_TEXTURE.as_posix()}", "grass")
+            wheel.writestr("metadrive/assets/version.txt", "0.3.0.1")
+            wheel.writestr("metadrive/code.py", "not an asset")
+        return subprocess.CompletedProcess(command, 0)
+
+    def garbled(*_: Any, **__: Any) -> Any:
+        raise http.client.BadStatusLine("nonsense")
+
+    monkeypatch.setattr(metadrive_assets, "package_folder", lambda: package)
+    monkeypatch.setattr(metadrive_assets.urllib.request, "urlopen", garbled)
+    monkeypatch.setattr(metadrive_assets.subprocess, "run", pip)
+    metadrive_assets.prepare(told.append)
+    assert told[0].startswith("the official archive cannot be had (nonsense); taking the wheel")
+    assert metadrive_assets.is_complete(package / "assets")
+    assert (package / "assets" / metadrive_assets.TEXTURE).read_text() == "grass"
+    assert [path.name for path in package.iterdir()] == ["assets"]
 
 
 def test_setup_leaves_assets_that_are_in_place_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -141,6 +141,28 @@ def test_an_interrupted_call_leaves_no_answer_for_the_next_one(
     assert "Traceback" not in told
 
 
+def test_a_step_in_two_halves_is_the_step_also_when_killed_between_them(
+    open_worker: Open,
+) -> None:
+    env, here = open_worker(Choice), Choice()
+    env.reset(8)
+    here.reset(8)
+    for number, action in enumerate(ACTIONS):
+        env.begin_step(action)
+        if number in (2, 6):
+            os.kill(env.pid, signal.SIGKILL)
+        assert repr(env.finish_step()) == repr(here.step(action))
+
+
+def test_a_step_that_was_begun_and_given_up_has_not_happened(open_worker: Open) -> None:
+    env, here = open_worker(Choice), Choice()
+    env.reset(8)
+    here.reset(8)
+    env.begin_step(ACTIONS[9])
+    for action in ACTIONS:
+        assert repr(env.step(action)) == repr(here.step(action))
+
+
 def test_a_closed_env_says_so(open_worker: Open) -> None:
     env = open_worker(Choice)
     env.close()

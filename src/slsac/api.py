@@ -20,6 +20,7 @@ from slsac.errors import InvalidInput
 from slsac.evaluate import Evaluation, Lanes, evaluate, row_by_row
 from slsac.overrides import with_overrides
 from slsac.presets import preset
+from slsac.replay import copy_sparsely
 
 
 class Agent:
@@ -233,15 +234,3 @@ def env_name(env: Any) -> str:
         return env
     known = getattr(env, "env_id", None)
     return known or f"custom:{getattr(env, '__name__', type(env).__name__)}"
-
-
-def copy_sparsely(source: str, target: str) -> None:
-    """Copies a file and leaves holes where it holds zeros; a replay is mostly those at first."""
-    block = 1 << 20
-    with open(source, "rb") as reader, open(target, "wb") as writer:
-        while data := reader.read(block):
-            if data.count(0) == len(data):
-                writer.seek(len(data), os.SEEK_CUR)
-            else:
-                writer.write(data)
-        writer.truncate(reader.tell())

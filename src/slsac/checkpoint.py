@@ -77,10 +77,33 @@ def load_tensors(path: Path, like: Tree) -> Tree:
         raise InvalidInput(f"{path} cannot be read: {error}") from None
 
 
-def save(folder: Path, name: str, tree: Any, facts: dict[str, Any], keep: int = 2) -> Path:
-    """Writes checkpoint ``name`` into ``folder`` and drops all but the newest ``keep`` steps."""
+def save(
+    folder: Path,
+    name: str,
+    tree: Any,
+    facts: dict[str, Any],
+    *,
+    keep: int = 2,
+    keep_before: int | None = None,
+) -> Path:
+    """Writes checkpoint ``name`` into ``folder`` and drops all but the newest ``keep`` steps.
+
+    Args:
+        keep_before: the newest one at or before this step is kept as well.
+    """
+    path = write(folder, name, tensors_of(tree), facts)
+    names = step_names(folder)
+    early = [old for old in names if keep_before is not None and step_of(old) <= keep_before]
+    for old in names[:-keep]:
+        if old not in early[-1:]:
+            shutil.rmtree(folder / old)
+    return path
+
+
+def write(folder: Path, name: str, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Path:
+    """Writes checkpoint ``name`` into ``folder``, in place of one of that name."""
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = format_tensors(tensors_of(tree))
+    tensors = format_tensors(arrays)
     facts = {**facts, "tensors_sha256": hashlib.sha256(tensors).hexdigest()}
     facts = {**facts, "facts_sha256": _digest(facts)}
     temporary = folder / f".writing-{name}"
@@ -96,8 +119,6 @@ def save(folder: Path, name: str, tree: Any, facts: dict[str, Any], keep: int = 
     os.replace(temporary, path)
     shutil.rmtree(replaced, ignore_errors=True)
     _sync_folder(folder)
-    for old in step_names(folder)[:-keep]:
-        shutil.rmtree(folder / old)
     return path
 
 
@@ -117,6 +138,10 @@ def step_name(step: int) -> str:
     return f"step-{step:012d}"
 
 
+def step_of(name: str) -> int:
+    return int(name.removeprefix("step-"))
+
+
 def step_names(folder: Path) -> list[str]:
     """Names of the resumable checkpoints, oldest first."""
     return sorted(path.name for path in folder.glob("step-*"))
@@ -125,7 +150,7 @@ def step_names(folder: Path) -> list[str]:
 def newest_step(folder: Path) -> int:
     """The step of the newest resumable checkpoint, readable or not."""
     names = step_names(folder)
-    return int(names[-1].removeprefix("step-")) if names else 0
+    return step_of(names[-1]) if names else 0
 
 
 def load(path: Path) -> Checkpoint:

@@ -73,7 +73,7 @@ def parse_overrides(tokens: Sequence[str]) -> dict[str, str]:
 
 
 def train(options: argparse.Namespace) -> int:
-    from slsac import rundir
+    from slsac import branch, rundir
     from slsac.display import Terminal
     from slsac.overrides import with_overrides
     from slsac.presets import preset
@@ -89,8 +89,18 @@ def train(options: argparse.Namespace) -> int:
     display = Terminal(config.steps, config.cost_limit)
     try:
         if options.seeds is not None:
+            if options.source is not None:
+                raise InvalidInput("--seeds and --from do not go together: a branch has one seed")
             return _train_seeds(config, options.seeds, run, options.overwrite, display)
-        trainer = rundir.start(config, run, overwrite=options.overwrite, display=display)
+        trainer: Any
+        if options.source is not None:
+            trainer = branch.start(
+                config, run, options.source,
+                overwrite=options.overwrite, inexact=options.inexact, display=display,
+            )  # fmt: skip
+            display.note(f"the first {trainer.step:,} steps are those of {options.source}")
+        else:
+            trainer = rundir.start(config, run, overwrite=options.overwrite, display=display)
         _announce(trainer, display.note)
         return _train_to_end(trainer, display)
     finally:
@@ -319,6 +329,11 @@ def _parser() -> Parser:
     made.add_argument("--seeds", type=int, help="train this many seeds together, from --seed on")
     made.add_argument("--run", help="run directory (runs/ALGO-ENV-SEED)")
     made.add_argument("--overwrite", action="store_true", help="replace a run that is there")
+    made.add_argument("--from", dest="source", type=Path, metavar="RUN",
+                      help="take the steps before the multiplier moves from a run that differs in "
+                      "nothing else")  # fmt: skip
+    made.add_argument("--inexact", action="store_true",
+                      help="with --from: although versions changed")  # fmt: skip
 
     made = command("resume", resume, "continue a run exactly where it stopped")
     made.add_argument("run")

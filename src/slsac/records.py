@@ -107,7 +107,8 @@ class Records:
     def save_final(self, step: int, state: Any, multiplier: Any) -> None:
         """Writes the present state and policy, to predict with."""
         facts = {"step": step, "multiplier": multiplier}
-        checkpoint.save(self._run / "checkpoints", checkpoint.FINAL, state, facts)
+        arrays = checkpoint.tensors_of(state)
+        checkpoint.write(self._run / "checkpoints", checkpoint.FINAL, arrays, facts)
         self._save_policy(state)
 
     def save_checkpoint(self, step: int, state: Any, facts: dict[str, Any]) -> None:
@@ -121,7 +122,9 @@ class Records:
             **facts,
         }
         name = checkpoint.step_name(step)
-        checkpoint.save(self._run / "checkpoints", name, state, facts)
+        # Where the multiplier has not moved yet, other runs can branch off: see `slsac.branch`.
+        rest = getattr(self._config, "multiplier_warmup_steps", None)
+        checkpoint.save(self._run / "checkpoints", name, state, facts, keep_before=rest)
         self._save_policy(state)
 
     def load_checkpoint(self, like: Any) -> tuple[Any, dict[str, Any]]:

@@ -13,6 +13,7 @@ resumed run samples just what an undisturbed run would.
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -152,3 +153,15 @@ class Replay:
         self._added, self._row = cursor["added"], cursor["row"]
         self._cost_sums = tuple(cursor["cost_sums"])
         self.rng.bit_generator.state = cursor["rng"]
+
+
+def copy_sparsely(source: str, target: str) -> None:
+    """Copies a file and leaves holes where it holds zeros; a replay is mostly those at first."""
+    block = 1 << 20
+    with open(source, "rb") as reader, open(target, "wb") as writer:
+        while data := reader.read(block):
+            if data.count(0) == len(data):
+                writer.seek(len(data), os.SEEK_CUR)
+            else:
+                writer.write(data)
+        writer.truncate(reader.tell())

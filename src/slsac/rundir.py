@@ -78,6 +78,17 @@ def start(
     copies = copies_of(source)
     learner = LEARNERS[type(config)]
     learner.check(config, made.spec, copies)
+    lock = claim(run)
+    trainer = learner.trainer(config, run, made, copies, display or Silent(), new=True)
+    trainer.lock = lock
+    trainer.log.rewind({})
+    trainer.save_checkpoint()
+    write_config(config, run, trainer.spec, provenance.describe(together))
+    return trainer
+
+
+def claim(run: Path) -> RunLock:
+    """Makes ``run`` an empty run directory, whatever run was there, and locks it."""
     run.mkdir(parents=True, exist_ok=True)
     # The marker says that what is here is ours, and without its config a run is none: a start or
     # an overwrite that was killed half-way can be started again.
@@ -87,12 +98,7 @@ def start(
         (run / name).unlink(missing_ok=True)
     for name in FOLDERS:
         shutil.rmtree(run / name, ignore_errors=True)
-    trainer = learner.trainer(config, run, made, copies, display or Silent(), new=True)
-    trainer.lock = lock
-    trainer.log.rewind({})
-    trainer.save_checkpoint()
-    write_config(config, run, trainer.spec, provenance.describe(together))
-    return trainer
+    return lock
 
 
 def require_free(run: Path, *, overwrite: bool) -> None:

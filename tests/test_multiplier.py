@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from slsac import multiplier
 from slsac.config import MultiplierConfig
+from slsac.errors import InvalidInput
 from slsac.multiplier import Multiplier
 from slsac.presets import SL_SAC
 
@@ -26,7 +27,10 @@ PID = replace(
 SOFTPLUS = replace(
     ASCENT, signal="critic", rule="softplus", initial=math.log(2), learning_rate=0.1, damping=0.5
 )
-RULES = {"ascent": ASCENT, "adam": ADAM, "pid": PID, "softplus": SOFTPLUS}
+BALANCED = replace(ASCENT, rule="balanced")
+RULES = {
+    "ascent": ASCENT, "balanced": BALANCED, "adam": ADAM, "pid": PID, "softplus": SOFTPLUS,
+}  # fmt: skip
 
 
 def build(config: MultiplierConfig, **given: Any) -> Multiplier:
@@ -88,6 +92,19 @@ def test_window_is_held_against_the_limit_of_an_episode() -> None:
         assert built.limit == 25.0
         # 1 + .5 * (27 - 25).
         assert built.update(built.init(), 27.0).value == 2.0
+
+
+def test_balanced_ascent_rises_no_faster_than_it_falls() -> None:
+    config = replace(BALANCED, initial=10.0, maximum=100.0)
+    # Steps of .5 * violation, which counts as 20 at most and -20 at least.
+    assert values(config, [900.0, 22.0, 0.0], limit=20.0) == [10.0, 20.0, 21.0, 11.0]
+    plain = replace(config, rule="ascent")
+    assert values(plain, [900.0, 22.0, 0.0], limit=20.0) == [10.0, 100.0, 100.0, 90.0]
+
+
+def test_balanced_ascent_needs_a_limit() -> None:
+    with pytest.raises(InvalidInput, match="cost_limit 0; it must be above 0"):
+        build(BALANCED, cost_limit=0.0)
 
 
 def test_critic_is_held_against_the_discounted_limit_and_the_window_is_ignored() -> None:

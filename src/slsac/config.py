@@ -191,7 +191,7 @@ class MultiplierConfig:
     signal: Literal["empirical-cvar", "mean", "critic"]
     """What is held against the limit: CVaR or mean of the window's episode costs, or what the
     critic would charge for replayed actions (held against the discounted limit)."""
-    rule: Literal["ascent", "adam", "pid", "softplus"]
+    rule: Literal["ascent", "balanced", "adam", "pid", "softplus"]
     """How the multiplier reacts to a violation; multiplier.py has the formulas."""
     learning_rate: float
     """Step size eta."""

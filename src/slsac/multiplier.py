@@ -17,6 +17,7 @@ With violation = signal - limit:
 rule      update, once per environment step (on-policy: epoch), kept within [0, maximum]
 ========  ====================================================================================
 ascent    lambda <- lambda + lr * violation
+balanced  the same with the violation kept within +-limit: it falls as fast as it can rise
 adam      Adam on -lambda * violation: a step is about +-lr whatever the violation
 pid       lambda = Kp P + I + Kd D, where I <- I + Ki * violation, kept within [0, maximum];
           P is the violation smoothed; D is how far the smoothed signal rose over the last
@@ -32,6 +33,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from slsac.config import Config, MultiplierConfig
+from slsac.errors import InvalidInput
 from slsac.risk import discounted_cost_limit, empirical_cvar
 
 
@@ -100,6 +102,24 @@ def projected_ascent(config: MultiplierConfig, limit: float) -> Rule:
     def update(state: MultiplierState, signal: float) -> MultiplierState:
         value = state.value + config.learning_rate * (signal - limit)
         return MultiplierState(_bounded(value, config))
+
+    return lambda: MultiplierState(config.initial), update
+
+
+def balanced_ascent(config: MultiplierConfig, limit: float) -> Rule:
+    """Ascent that a large violation cannot carry away.
+
+    A cost can exceed the limit by many times the limit, but fall below it by the limit at most, so
+    plain ascent rises in a few episodes what it then takes hundreds to lose.
+    """
+    if limit <= 0:
+        raise InvalidInput(
+            f"multiplier.rule is balanced and cost_limit {limit:g}; it must be above 0 for that"
+        )
+
+    def update(state: MultiplierState, signal: float) -> MultiplierState:
+        violation = min(max(signal - limit, -limit), limit)
+        return MultiplierState(_bounded(state.value + config.learning_rate * violation, config))
 
     return lambda: MultiplierState(config.initial), update
 
@@ -173,6 +193,7 @@ def _adam(gradient: float, memory: Sequence[float]) -> tuple[float, tuple[float,
 
 _RULES: dict[str, Callable[[MultiplierConfig, float], Rule]] = {
     "ascent": projected_ascent,
+    "balanced": balanced_ascent,
     "adam": adam_ascent,
     "pid": pid,
     "softplus": softplus,

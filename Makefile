@@ -4,10 +4,11 @@ ALGO ?= sl-sac
 ENV ?= SafetyHopperVelocity-v1
 STEPS ?= 40000
 SEED ?= 0
-# Any flags of `slsac train`. The presets let the multiplier rest for the paper's 100,000 steps; a
-# shorter run would never be held to its limit, so here it rests for half of the run at most.
-FLAGS ?= $(if $(filter ppo-lag% cpo%,$(ALGO)),,--multiplier-warmup-steps \
-	$(shell echo $$(( $(STEPS) < 200000 ? $(STEPS) / 2 : 100000 ))))
+# Any flags of `slsac train`. Most presets let the multiplier rest for 100,000 steps or more, and a
+# shorter run would never be held to its limit: below 200,000 it rests for half of the run.
+HALF := $(shell expr $(STEPS) / 2 2>/dev/null)
+SHORT := $(filter 0,$(shell test "$(HALF)" -lt 100000 2>/dev/null; echo $$?))
+FLAGS ?= $(if $(filter ppo-lag% cpo% wcsac%,$(ALGO)),,$(if $(SHORT),--multiplier-warmup-steps $(HALF)))
 RUN ?= runs/$(subst /,-,$(ALGO))-$(ENV)-$(SEED)
 
 BIN := .venv/bin

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 import pytest
 from conftest import small_config
 from test_resume import everything, undisturbed
@@ -14,6 +17,8 @@ from slsac import branch, checkpoint, rundir
 from slsac.cli import main
 from slsac.config import Config
 from slsac.errors import InvalidInput
+from slsac.overrides import differing
+from slsac.presets import preset
 from slsac.runlog import read_lines
 
 
@@ -36,6 +41,11 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finished(config: Config, run: Path, source: Path, **options: Any) -> dict[str, bytes]:
     trainer = branch.start(config, run, source, **options)
     assert trainer.step == 60
+    _, policy = rundir.load_policy(run)
+    for one, other in zip(
+        jax.tree.leaves(policy), jax.tree.leaves(trainer.state.policy), strict=True
+    ):
+        assert np.array_equal(one, other)
     trainer.advance(config.steps)
     trainer.finish()
     trainer.close()
@@ -78,6 +88,7 @@ def test_the_checkpoint_before_the_multiplier_moves_is_kept(source: Path) -> Non
         ("sl-sac", {"tail_fraction": 0.2}, r"tail_fraction \(0.5 there\)"),
         ("sl-sac", {"multiplier__initial": 0.5}, r"multiplier.initial \(0.0 there\)"),
         ("sl-sac", {"multiplier__signal": "critic"}, "it must be one of empirical-cvar, mean"),
+        ("sl-sac/signal-mean", {"multiplier__tighten": True}, r"multiplier.tighten \(False there"),
         ("sl-sac", {"multiplier_warmup_steps": 50}, "no checkpoint between step 0 and step 50"),
         ("ppo-lag", {}, "only off-policy runs"),
     ],
@@ -92,17 +103,54 @@ def test_what_does_not_share_the_beginning_is_refused(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_replay_that_has_come_round_is_refused(tmp_path: Path) -> None:
+def test_signals_that_tighten_differently_have_different_beginnings(tmp_path: Path) -> None:
+    undisturbed(tmp_path / "a", quick(multiplier__tighten=True))
+    config = quick("sl-sac/signal-mean", multiplier__tighten=True)
+    with pytest.raises(InvalidInput, match=r"multiplier.signal \(empirical-cvar there\)"):
+        branch.start(config, tmp_path / "b", tmp_path / "a")
+
+
+def test_a_replay_that_may_have_come_round_is_refused(tmp_path: Path) -> None:
     config = quick(replay_capacity=100)
     undisturbed(tmp_path / "a", config)
-    with pytest.raises(InvalidInput, match="no longer has its first steps in its replay"):
+    with pytest.raises(InvalidInput, match="is at step 160 with a replay of 100, which may have"):
         branch.start(config, tmp_path / "b", tmp_path / "a")
+
+
+def test_nothing_is_lost_where_a_branch_is_refused(tmp_path: Path, source: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(source, run)
+    before = everything(run)
+    with pytest.raises(InvalidInput, match="which --from names as well"):
+        branch.start(quick(), run, run, overwrite=True)
+    shutil.copytree(source, tmp_path / "recorded", ignore=shutil.ignore_patterns("replay"))
+    with pytest.raises(InvalidInput, match="has no replay"):
+        branch.start(quick(), run, tmp_path / "recorded", overwrite=True)
+    config, spec, facts = rundir.read_config(source)
+    shutil.copytree(source, tmp_path / "resumed")
+    rundir.write_config(config, tmp_path / "resumed", spec, {**facts, "before_resume": {}})
+    with pytest.raises(InvalidInput, match="itself been resumed with --inexact"):
+        branch.start(quick(), run, tmp_path / "resumed", overwrite=True)
+    assert everything(run) == before
+    finished(quick(), run, tmp_path / "resumed", overwrite=True, inexact=True)
+
+
+def _flag(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def test_on_the_command_line(
     tmp_path: Path, source: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config, _, _ = rundir.read_config(source)
+    changed = differing(config, preset(config.algo, config.env))
+    same = [part for name, (value, _) in changed.items() for part in (f"--{name}", _flag(value))]
+    run = tmp_path / "branch"
+    named = ["--env", config.env, "--run", str(run), "--from", str(source)]
+    assert main(["train", *named, *same, "--steps", "180"]) == 0
+    assert f"the first 60 steps are those of {source}" in capsys.readouterr().out
+    assert rundir.completed_step(run) == 180
+
     flags = ["--algo", config.algo, "--env", config.env, "--run", str(tmp_path / "new")]
     assert main(["train", *flags, "--from", str(source)]) == 2
     assert "has another beginning: cost_limit (1.0 there)" in capsys.readouterr().err

@@ -14,7 +14,8 @@ from slsac import multiplier
 from slsac.config import MultiplierConfig
 from slsac.errors import InvalidInput
 from slsac.multiplier import Multiplier
-from slsac.presets import SL_SAC
+from slsac.overrides import with_overrides
+from slsac.presets import SL_SAC, preset
 
 ASCENT = replace(
     SL_SAC.multiplier, signal="mean", rule="ascent", learning_rate=0.5, initial=1.0, window=10
@@ -103,8 +104,9 @@ def test_balanced_ascent_rises_no_faster_than_it_falls() -> None:
 
 
 def test_balanced_ascent_needs_a_limit() -> None:
-    with pytest.raises(InvalidInput, match="cost_limit 0; it must be above 0"):
-        build(BALANCED, cost_limit=0.0)
+    config = preset("sl-sac", "ProbeChoice-v0")
+    with pytest.raises(InvalidInput, match=r"^cost_limit is 0.0; it must be above 0 where"):
+        with_overrides(config, {"cost_limit": 0, "multiplier.rule": "balanced"})
 
 
 def test_critic_is_held_against_the_discounted_limit_and_the_window_is_ignored() -> None:

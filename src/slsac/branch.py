@@ -12,6 +12,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from slsac import checkpoint, provenance, rundir
 from slsac import multiplier as multipliers
 from slsac.config import Config, OffPolicyConfig
@@ -47,11 +49,15 @@ def start(
     Args:
         inexact: go on although versions or cores have changed, so that bits will differ.
     """
-    rundir.require_free(run, overwrite=overwrite)
     theirs, spec, recorded = rundir.read_config(source)
+    if run.resolve() == source.resolve():
+        raise InvalidInput(f"run is {run}, which --from names as well; pass --run with another")
+    rundir.require_free(run, overwrite=overwrite)
     _require_alike(config, theirs, source)
     assert isinstance(config, OffPolicyConfig)
     changed = provenance.differences(recorded, provenance.describe())
+    if "before_resume" in recorded:
+        changed.append("it has itself been resumed with --inexact")
     if changed and not inexact:
         raise InvalidInput(
             f"--from {source} cannot be continued exactly here ({'; '.join(changed)}); pass "
@@ -64,26 +70,35 @@ def start(
             f"multiplier.rule is {config.multiplier.rule}; it begins at {begun.value:g} where "
             f"{source} has {shared.facts['multiplier'][0]:g}"
         )
+    rundir.tried_env(config.env, config)[0].close()
     lock = rundir.claim(run)
     shutil.copytree(source / "replay", run / "replay", copy_function=copy_sparsely)
     facts = {**shared.facts, "multiplier": begun}
     facts["log_offsets"] = _copy_logs(source, run, shared.facts, config.multiplier.signal)
     checkpoint.write(run / "checkpoints", shared.path.name, shared.tensors, facts)
+    checkpoint.save_arrays(run / "policy.safetensors", _part(shared.tensors, "policy"))
     origin = {"algo": theirs.algo, "steps": facts["step"], "commit": recorded.get("commit")}
     rundir.write_config(config, run, spec, {**recorded, "branched_from": origin})
     lock.release()
     trainer = rundir.resume(run, inexact=inexact, display=display)
     assert isinstance(trainer, Trainer)
-    trainer.save_checkpoint()  # and with it the policy's own file
     return trainer
+
+
+def _part(tensors: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """The arrays of one field of the agent's state, by their names within it."""
+    prefix = f"{name}."
+    return {key.removeprefix(prefix): tensors[key] for key in tensors if key.startswith(prefix)}
 
 
 def _require_alike(config: Config, theirs: Config, source: Path) -> None:
     if not isinstance(config, OffPolicyConfig) or not isinstance(theirs, OffPolicyConfig):
         raise InvalidInput(f"--from {source}: only off-policy runs have a beginning to share")
     others = {name: there for name, (_, there) in differing(config, theirs).items()}
+    # A tightened limit follows the error of a tail or of a mean, as the signal is.
+    free = set(FREE) - ({"multiplier.signal"} if config.multiplier.tighten else set())
     said = ", ".join(
-        f"{name} ({there} there)" for name, there in others.items() if name not in FREE
+        f"{name} ({there} there)" for name, there in others.items() if name not in free
     )
     if said:
         raise InvalidInput(
@@ -111,8 +126,13 @@ def _shared_checkpoint(
             f"--from {source} keeps no checkpoint between step 0 and step {rest:,}, where the "
             "multiplier begins to move"
         )
-    if rundir.reached_step(source) + 2 * theirs.checkpoint_every_steps > theirs.replay_capacity:
-        raise InvalidInput(f"--from {source} no longer has its first steps in its replay")
+    if not (source / "replay").is_dir():
+        raise InvalidInput(f"--from {source} has no replay; a recorded run cannot be branched off")
+    if rundir.reached_step(source) > theirs.replay_capacity:
+        raise InvalidInput(
+            f"--from {source} is at step {rundir.reached_step(source):,} with a replay of "
+            f"{theirs.replay_capacity:,}, which may have lost its first steps"
+        )
     try:
         return checkpoint.load(folder / names[-1])
     except checkpoint.Damaged as error:

@@ -22,6 +22,8 @@ from slsac.errors import InvalidInput, TrainingFailed
 
 Tree = TypeVar("Tree")
 FINAL = "final"
+KEPT = 2
+"""So many of the newest checkpoints are kept to resume from: one may turn out damaged."""
 
 
 class Checkpoint(NamedTuple):
@@ -66,7 +68,12 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 def save_tensors(path: Path, tree: Any) -> None:
     """Writes the arrays of a pytree to one file, atomically."""
-    write_atomically(path, format_tensors(tensors_of(tree)))
+    save_arrays(path, tensors_of(tree))
+
+
+def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """The same for arrays that have their names."""
+    write_atomically(path, format_tensors(arrays))
 
 
 def load_tensors(path: Path, like: Tree) -> Tree:
@@ -83,10 +90,9 @@ def save(
     tree: Any,
     facts: dict[str, Any],
     *,
-    keep: int = 2,
     keep_before: int | None = None,
 ) -> Path:
-    """Writes checkpoint ``name`` into ``folder`` and drops all but the newest ``keep`` steps.
+    """Writes checkpoint ``name`` into ``folder`` and drops all but the newest `KEPT`.
 
     Args:
         keep_before: the newest one at or before this step is kept as well.
@@ -94,7 +100,7 @@ def save(
     path = write(folder, name, tensors_of(tree), facts)
     names = step_names(folder)
     early = [old for old in names if keep_before is not None and step_of(old) <= keep_before]
-    for old in names[:-keep]:
+    for old in names[:-KEPT]:
         if old not in early[-1:]:
             shutil.rmtree(folder / old)
     return path
@@ -178,7 +184,8 @@ def final_step(folder: Path) -> int:
 def load_newest(folder: Path) -> tuple[Checkpoint, list[str]]:
     """The newest readable step checkpoint, and a message for each damaged one passed over."""
     messages: list[str] = []
-    for name in reversed(step_names(folder)):
+    # An older one may be there to branch off, but the replay need not go back as far.
+    for name in reversed(step_names(folder)[-KEPT:]):
         try:
             return load(folder / name), messages
         except Damaged as error:

@@ -553,6 +553,10 @@ def _check_run(config: Config) -> None:
     """The fields that every run has."""
     _require(0 <= config.seed < 2**32, "seed", config.seed, "in [0, 2**32)")
     _require(config.cost_limit >= 0, "cost_limit", config.cost_limit, "at least 0")
+    _require(
+        config.cost_limit > 0 or config.multiplier.rule != "balanced",
+        "cost_limit", config.cost_limit, "above 0 where multiplier.rule is balanced",
+    )  # fmt: skip
     _require(0 < config.tail_fraction <= 1, "tail_fraction", config.tail_fraction, "in (0, 1]")
     _require(
         config.final_evaluation_episodes >= 0,

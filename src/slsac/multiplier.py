@@ -33,7 +33,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from slsac.config import Config, MultiplierConfig
-from slsac.errors import InvalidInput
 from slsac.risk import discounted_cost_limit, empirical_cvar
 
 
@@ -110,12 +109,9 @@ def balanced_ascent(config: MultiplierConfig, limit: float) -> Rule:
     """Ascent that a large violation cannot carry away.
 
     A cost can exceed the limit by many times the limit, but fall below it by the limit at most, so
-    plain ascent rises in a few episodes what it then takes hundreds to lose.
+    plain ascent rises in a few episodes what it then takes hundreds to lose. The limit must be
+    above 0.
     """
-    if limit <= 0:
-        raise InvalidInput(
-            f"multiplier.rule is balanced and cost_limit {limit:g}; it must be above 0 for that"
-        )
 
     def update(state: MultiplierState, signal: float) -> MultiplierState:
         violation = min(max(signal - limit, -limit), limit)

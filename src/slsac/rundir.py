@@ -30,7 +30,7 @@ from slsac.overrides import from_dict, to_dict, with_overrides
 from slsac.presets import preset
 from slsac.runlog import read_lines
 from slsac.train import Trainer as OffPolicyTrainer
-from slsac.types import EnvSpec
+from slsac.types import EnvSpec, SafeEnv
 
 Trainer = OffPolicyTrainer | OnPolicyTrainer
 
@@ -70,21 +70,28 @@ def start(
         together: how many seeds learn in one update; see `slsac.cohort`.
     """
     require_free(run, overwrite=overwrite)
-    source = env_source(config.env if env is None else env, config)
     # Tried before anything is written or deleted: a bad env or config must not cost an old run.
-    made = make_env(source)
-    made.reset(0)
-    made.step(np.zeros(made.spec.action_size, np.float32))
-    copies = copies_of(source)
-    learner = LEARNERS[type(config)]
-    learner.check(config, made.spec, copies)
+    made, copies = tried_env(config.env if env is None else env, config)
     lock = claim(run)
-    trainer = learner.trainer(config, run, made, copies, display or Silent(), new=True)
+    trainer = LEARNERS[type(config)].trainer(
+        config, run, made, copies, display or Silent(), new=True
+    )
     trainer.lock = lock
     trainer.log.rewind({})
     trainer.save_checkpoint()
     write_config(config, run, trainer.spec, provenance.describe(together))
     return trainer
+
+
+def tried_env(env: Any, config: Config) -> tuple[SafeEnv, Copies]:
+    """The env after a reset and a step, and how to make others; an error if any of it fails."""
+    source = env_source(env, config)
+    made = make_env(source)
+    made.reset(0)
+    made.step(np.zeros(made.spec.action_size, np.float32))
+    copies = copies_of(source)
+    LEARNERS[type(config)].check(config, made.spec, copies)
+    return made, copies
 
 
 def claim(run: Path) -> RunLock:

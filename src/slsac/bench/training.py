@@ -166,7 +166,7 @@ def startup(env: str) -> Record:
                 [*command, f"{folder}/{run}", *flags], capture_output=True, text=True, check=False
             )
             if done.returncode:
-                raise InvalidInput(f"slsac train failed: {done.stderr.strip()}")
+                raise InvalidInput(f"slsac train failed: {(done.stderr.splitlines() or ['?'])[-1]}")
 
         return {"env": env, "first": seconds(lambda: train("a")), "again": seconds(
             lambda: train("b")

@@ -108,6 +108,7 @@ class WorkerEnv:
 
     def finish_step(self) -> Step:
         """Waits for what a begun step returns."""
+        self._require_open("step")
         assert self._begun is not None, "no step was begun"
         action = self._begun
         result: Step = self._guarded(lambda: self._answer_to(("step", action), sent=True))

@@ -116,7 +116,7 @@ def test_a_damaged_newest_checkpoint_falls_back_and_still_ends_equal(
     trainer = rundir.start(config, run)
     trainer.advance(219)
     trainer.close()
-    older, newest = checkpoint.step_names(run / "checkpoints")
+    *_, older, newest = checkpoint.step_names(run / "checkpoints")
     (run / "checkpoints" / newest / "state.safetensors").write_bytes(b"torn")
     trainer = rundir.resume(run)
     assert checkpoint.step_name(trainer.step) == older

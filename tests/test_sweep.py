@@ -37,6 +37,8 @@ def slsac(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "slsac.cli", *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        # A shell that runs the tests in its background has them and their children ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
 
 

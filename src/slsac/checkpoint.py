@@ -99,7 +99,7 @@ def save(
     """
     path = write(folder, name, tensors_of(tree), facts)
     names = step_names(folder)
-    early = [old for old in names if keep_before is not None and step_of(old) <= keep_before]
+    early = [old for old in names if 0 < step_of(old) <= (keep_before or 0)]
     for old in names[:-KEPT]:
         if old not in early[-1:]:
             shutil.rmtree(folder / old)

@@ -34,12 +34,16 @@ TRIALS = ("sac-lag/ProbeChoice-v0/seed0", "sac-lag/ProbeChoice-v0/seed1")
 
 
 def slsac(*arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "slsac.cli", *arguments],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        # A shell that runs the tests in its background has them and their children ignore Ctrl-C.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
+    # A shell that runs the tests in its background has them and their children ignore Ctrl-C; a
+    # handler of the parent's is none of the child's, which begins with the default again.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-m", "slsac.cli", *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def wait_for(condition: Callable[[], Any], sweep: subprocess.Popen[str] | None = None) -> Any:

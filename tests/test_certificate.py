@@ -54,6 +54,8 @@ def test_a_certificate_follows_from_its_episodes(
     shown = capsys.readouterr().out
     assert shown.startswith(made["verdict"]["sentence"])
     assert "deterministic actions" in shown
+    assert made["run"]["steps"] == 220
+    assert "220 steps" in shown
     played = json.loads((trained / "certificate-episodes.json").read_text())
     costs = np.array(played["costs"])
     assert costs.size == 45

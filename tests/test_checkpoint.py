@@ -13,7 +13,7 @@ import pytest
 
 import slsac
 from slsac import checkpoint
-from slsac.errors import TrainingFailed
+from slsac.errors import RunDamaged
 from slsac.networks import MLP
 
 
@@ -68,7 +68,7 @@ def test_other_shape_is_named(tmp_path: Path) -> None:
     path = save(tmp_path, 1)
     wider = state()._replace(network=MLP((3, 5, 1), key=jax.random.PRNGKey(0)))
     with pytest.raises(
-        TrainingFailed,
+        RunDamaged,
         match=r"network\.weights\[0\] is \(\(3, 4\), dtype\('float32'\)\), .* for \(\(3, 5\), ",
     ):
         checkpoint.tree_from(checkpoint.load(path).tensors, wider, path)
@@ -77,7 +77,7 @@ def test_other_shape_is_named(tmp_path: Path) -> None:
 def test_missing_tensor_is_named(tmp_path: Path) -> None:
     path = save(tmp_path, 1)
     longer = state()._replace(missing=jnp.zeros(2))
-    with pytest.raises(TrainingFailed, match=r"missing is missing, .* for \(\(2,\), "):
+    with pytest.raises(RunDamaged, match=r"missing is missing, .* for \(\(2,\), "):
         checkpoint.tree_from(checkpoint.load(path).tensors, longer, path)
 
 
@@ -85,7 +85,7 @@ def test_other_dtype_is_named(tmp_path: Path) -> None:
     path = save(tmp_path, 1)
     counted = state()._replace(updates=jnp.asarray(7.0, jnp.float32))
     with pytest.raises(
-        TrainingFailed,
+        RunDamaged,
         match=r"updates is \(\(\), dtype\('int32'\)\), .* for \(\(\), dtype\('float32'\)\)",
     ):
         checkpoint.tree_from(checkpoint.load(path).tensors, counted, path)
@@ -219,13 +219,13 @@ def test_nothing_readable_is_a_failure_that_names_what_was_tried(
     paths = [save(tmp_path, 10), save(tmp_path, 20)]
     for path in paths:
         damage(path)
-    with pytest.raises(TrainingFailed, match="holds no readable checkpoint") as caught:
+    with pytest.raises(RunDamaged, match="holds no readable checkpoint") as caught:
         checkpoint.load_newest(tmp_path)
     assert all(str(path) in str(caught.value) for path in paths)
 
 
 def test_empty_folder_is_a_failure(tmp_path: Path) -> None:
-    with pytest.raises(TrainingFailed, match="holds no readable checkpoint"):
+    with pytest.raises(RunDamaged, match="holds no readable checkpoint"):
         checkpoint.load_newest(tmp_path)
 
 

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from slsac.cli import main
+from slsac.envs import list_envs
+from slsac.presets import ALGORITHMS
 from slsac.risk import empirical_cvar
 from slsac.runlog import read_lines
 from slsac.train import Trainer
@@ -62,7 +64,14 @@ def test_train_evaluate_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str
     for steps in ([], ["--steps", "50"]):
         assert main(["resume", str(run), *steps]) == 0
         assert "is complete at step 120" in capsys.readouterr().out
+    assert main(["evaluate", str(run), "--episodes", "5"]) == 0
+    line = capsys.readouterr().out
+    worst = np.sort(first["returns"])[:3].mean()
+    assert f"CVaR at 0.5: return {worst:.1f}, cost {first['cost_cvar']:.1f}; " in line
     assert main(["resume", str(run), "--steps", "160"]) == 0
+    shown = capsys.readouterr().out
+    assert "cost limit 25 per episode, undiscounted" in shown
+    assert "resuming at step 120" in shown
     assert read_lines(run / "episodes.jsonl")[-1]["step"] == 160
 
 
@@ -74,10 +83,9 @@ def test_training_says_when_the_multiplier_begins_to_act(
 
 
 def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["algos"]) == 0
-    assert "sl-sac" in capsys.readouterr().out
-    assert main(["envs"]) == 0
-    assert "SafetyPointGoal1-v0" in capsys.readouterr().out
+    for command, known in (("algos", list(ALGORITHMS)), ("envs", [env for env, _ in list_envs()])):
+        assert main([command]) == 0
+        assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == known
 
 
 @pytest.mark.parametrize(
@@ -96,6 +104,8 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
         (["--steps", "many"], "steps is 'many'; it must be a whole number"),
         (["--cost-limit"], "--cost-limit has no value"),
         (["stray"], "argument 'stray' is unknown"),
+        (["--inexact"], "--inexact has no effect without --from"),
+        (["--run", "/proc/none/run"], "run '/proc/none/run' cannot be made: "),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(

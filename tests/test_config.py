@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -277,6 +278,11 @@ def test_bad_value_is_named_with_what_is_allowed(name: str, value: Any, message:
     with pytest.raises(InvalidInput) as caught:
         with_overrides(sl_sac(), {name: value})
     assert str(caught.value) == message
+
+
+def test_a_part_that_is_made_directly_checks_its_choices_too() -> None:
+    with pytest.raises(InvalidInput, match=r"^rule is 'foo'; it must be one of ascent, balanced,"):
+        replace(preset("sl-sac", "SafetyAntVelocity-v1").multiplier, rule="foo")
 
 
 def test_automatic_temperature_needs_a_start_above_zero() -> None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
+import gymnasium as gym
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import small_config
 
 from slsac import checkpoint, rundir
+from slsac.cli import main
 from slsac.envs.probe import Constant
-from slsac.errors import InvalidInput, TrainingFailed
+from slsac.errors import EnvFailed, InvalidInput, TrainingFailed
+from slsac.lock import RunLock
+from slsac.runlog import RunLog
 from slsac.train import Trainer
 from slsac.types import Step
 
@@ -105,3 +110,95 @@ def test_a_start_that_was_killed_can_be_started_again(tmp_path: Path) -> None:
     (tmp_path / "config.json").unlink()
     rundir.start(small_config("ProbeConstant-v0"), tmp_path).close()
     assert (tmp_path / "config.json").exists()
+
+
+class Raises(gym.Env):
+    """An ordinary Gymnasium env with a bug that shows after 30 calls, in one of its methods."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (1,))
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,))
+
+    def __init__(self, where: str) -> None:
+        self.where, self.calls = where, 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        self.count("reset")
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        self.count("step")
+        return np.zeros(1, np.float32), 0.0, True, False, {"cost": 0.0}
+
+    def count(self, where: str) -> None:
+        self.calls += 1
+        if self.where == where and self.calls > 30:
+            raise KeyError("fuel")
+
+
+@pytest.mark.parametrize("where", ["step", "reset"])
+def test_whatever_an_env_raises_is_named_with_its_place_and_the_checkpoint(
+    tmp_path: Path, where: str
+) -> None:
+    config = small_config("ProbeConstant-v0", checkpoint_every_steps=10)
+    trainer = rundir.start(config, tmp_path, env=lambda: Raises(where))
+    expected = (
+        r"the environment failed at step 1\d: KeyError: 'fuel' \(.*test_guards\.py, line \d+\); "
+        r"last good checkpoint: .*step-0*10"
+    )
+    with pytest.raises(TrainingFailed, match=expected) as failure:
+        trainer.advance(100)
+    assert isinstance(failure.value.__cause__, EnvFailed)
+    assert isinstance(failure.value.__cause__.__cause__, KeyError)
+    trainer.close()
+
+
+def test_a_failing_evaluation_names_the_checkpoint(tmp_path: Path) -> None:
+    config = small_config("ProbeConstant-v0", steps_per_epoch=20, evaluate_every_epochs=1)
+    made: list[Raises] = []
+
+    def make() -> Raises:
+        made.append(Raises("reset" if made else "never"))
+        made[-1].calls = 40 if len(made) > 1 else 0
+        return made[-1]
+
+    trainer = rundir.start(config, tmp_path, env=make)
+    with pytest.raises(TrainingFailed, match=r"failed at step 20: KeyError.*last good checkpoint"):
+        trainer.advance(40)
+    assert len(made) == 2
+    trainer.close()
+
+
+def test_a_full_disk_names_the_checkpoint(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(self: RunLog, name: str, record: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(RunLog, "write", write)
+    arguments = ["train", "--env", "ProbeChoice-v0", "--run", str(tmp_path / "run")]
+    assert main([*arguments, "--steps", "50"]) == 1
+    shown = capsys.readouterr().err
+    assert "training stopped: [Errno 28] No space left on device at step 10; last good" in shown
+    assert "checkpoints/step-0" in shown
+    assert shown.count("\n") == 1
+
+
+def test_a_start_that_fails_leaves_neither_env_nor_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[str] = []
+
+    class Watched(Raises):
+        def close(self) -> None:
+            closed.append(self.where)
+
+    def fail(self: RunLog) -> None:
+        raise OSError("no")
+
+    config = small_config("ProbeConstant-v0")
+    with monkeypatch.context() as patched:
+        patched.setattr(RunLog, "begin", fail)
+        with pytest.raises(OSError, match="no"):
+            rundir.start(config, tmp_path, env=lambda: Watched("never"))
+    assert closed == ["never"]
+    RunLock(tmp_path).release()

@@ -11,6 +11,7 @@ import pytest
 from scipy.special import ndtr
 
 from slsac import langevin
+from slsac.errors import InvalidInput
 from slsac.langevin import asgld, clip_by_norm, preconditioned_asgld, psgld, sgld
 
 KEY = jax.random.PRNGKey(0)
@@ -226,3 +227,8 @@ def test_fast_normal_is_standard_normal_and_independent() -> None:
         for k in range(2)
     ]
     assert abs(np.mean(following[0] * following[1])) < 4.0 / np.sqrt(size)
+
+
+def test_an_unknown_clip_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="clip_mode is 'norm'; it must be one of drift-value, "):
+        asgld(0.1, inverse_temperature=0.0, clip_mode="norm", key=KEY)  # type: ignore[arg-type]

@@ -278,3 +278,11 @@ def test_softplus_without_damping_never_reaches_zero() -> None:
     found = values(replace(SOFTPLUS, damping=0.0, learning_rate=0.02), [0.0] * 5000, limit=25.0)
     assert 0.0 < found[-1] < 1e-3
     assert found == sorted(found, reverse=True)
+
+
+def test_softplus_leaves_nothing_to_unwind_after_a_long_unsafe_time() -> None:
+    config = replace(SOFTPLUS, damping=0.0, maximum=3.0)
+    # At .1 a step, rho would have gone to 50 and taken hundreds of steps to come back.
+    found = values(config, [100.0] * 500 + [0.0] * 100, limit=25.0)
+    assert found[500] == pytest.approx(3.0)
+    assert found[-1] < 2.0

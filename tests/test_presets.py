@@ -6,16 +6,16 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import jax
 import pytest
 
 from slsac.agent import off_policy
-from slsac.config import Config, OffPolicyConfig, OnPolicyConfig
+from slsac.config import Config, MultiplierConfig, OffPolicyConfig, OnPolicyConfig
 from slsac.errors import InvalidInput
 from slsac.overrides import field_names, with_overrides
-from slsac.presets import ALGORITHMS, BASELINES, METADRIVE, START_STEPS, preset
+from slsac.presets import ALGORITHMS, BASELINES, FAMILIES, METADRIVE, START_STEPS, preset
 from slsac.types import EnvSpec
 
 VELOCITY = "SafetyHopperVelocity-v1"
@@ -106,6 +106,15 @@ def test_navigation_leaves_the_softplus_multiplier_and_its_temperature_alone() -
     velocity, navigation = preset("wcsac", VELOCITY), preset("wcsac", NAVIGATION)
     assert navigation.multiplier == velocity.multiplier
     assert (navigation.policy.temperature, navigation.policy.automatic_temperature) == (0.2, True)
+
+
+@pytest.mark.parametrize("rule", get_args(get_type_hints(MultiplierConfig)["rule"]))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_knows_every_multiplier_rule(rule: Any, family: str) -> None:
+    config = preset("sl-sac", VELOCITY)
+    assert isinstance(config, OffPolicyConfig)
+    multiplier = replace(config.multiplier, rule=rule, initial=0.5)
+    assert FAMILIES[family](replace(config, multiplier=multiplier)).multiplier.rule == rule
 
 
 @every_algorithm

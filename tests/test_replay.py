@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from slsac.errors import TrainingFailed
+from slsac.errors import RunDamaged
 from slsac.replay import Replay
 from slsac.types import Batch, EnvSpec
 
@@ -264,7 +264,7 @@ def test_file_of_another_size_is_refused(tmp_path: Path, other: dict[str, int]) 
     sizes = {path.name: path.stat().st_size for path in tmp_path.iterdir()}
     # Observations of two float32, in twice as many rows as there are steps.
     needed = 2 * (other.get("capacity", 100) + other.get("reserve", 0)) * 2 * 4
-    with pytest.raises(TrainingFailed, match=rf"observations\.bin has 1600 bytes; .* {needed}$"):
+    with pytest.raises(RunDamaged, match=rf"observations\.bin has 1600 bytes; .* {needed}$"):
         make(tmp_path, **other)
     assert {path.name: path.stat().st_size for path in tmp_path.iterdir()} == sizes
 
@@ -273,5 +273,5 @@ def test_cut_file_is_refused_by_name(tmp_path: Path) -> None:
     make(tmp_path)
     file = tmp_path / "costs.bin"
     file.write_bytes(file.read_bytes()[:-4])
-    with pytest.raises(TrainingFailed, match=r"costs\.bin has 396 bytes; .* need 400$"):
+    with pytest.raises(RunDamaged, match=r"costs\.bin has 396 bytes; .* need 400$"):
         make(tmp_path)

@@ -18,7 +18,7 @@ from conftest import small_config
 from slsac import checkpoint, provenance, rundir
 from slsac.cli import main
 from slsac.config import Config
-from slsac.errors import InvalidInput, TrainingFailed
+from slsac.errors import InvalidInput, RunDamaged
 from slsac.runlog import read_lines
 
 EXACT_FILES = ("progress.jsonl", "episodes.jsonl", "evaluations.jsonl", "policy.safetensors")
@@ -170,14 +170,14 @@ def test_a_run_without_a_readable_checkpoint_says_so(tmp_path: Path) -> None:
     trainer.close()
     for name in checkpoint.step_names(tmp_path / "checkpoints"):
         (tmp_path / "checkpoints" / name / "state.json").write_text("{")
-    with pytest.raises(TrainingFailed, match="no readable checkpoint"):
+    with pytest.raises(RunDamaged, match="no readable checkpoint"):
         rundir.resume(tmp_path)
 
 
 def test_a_run_without_its_replay_is_refused_and_not_trained_on_zeros(tmp_path: Path) -> None:
     rundir.start(quick_config(), tmp_path).close()
     (tmp_path / "replay" / "rewards.bin").unlink()
-    with pytest.raises(TrainingFailed, match=r"rewards\.bin is missing"):
+    with pytest.raises(RunDamaged, match=r"rewards\.bin is missing"):
         rundir.resume(tmp_path)
 
 
@@ -186,7 +186,7 @@ def test_a_log_shorter_than_its_checkpoint_knows_is_refused(tmp_path: Path) -> N
     trainer.advance(100)
     trainer.close()
     (tmp_path / "episodes.jsonl").write_text("")
-    with pytest.raises(TrainingFailed, match=r"episodes\.jsonl has 0 bytes"):
+    with pytest.raises(RunDamaged, match=r"episodes\.jsonl has 0 bytes"):
         rundir.resume(tmp_path)
 
 

@@ -173,13 +173,29 @@ def test_tightened_limit_needs_room_under_the_limit() -> None:
     assert risk.tightened_limit(2.0, 0.5, 0.25) == 1.0
 
 
+@pytest.mark.parametrize("error", [-1.0, math.nan])
+def test_an_error_is_no_less_than_nothing(error: float) -> None:
+    for bound in (risk.tightened_limit, risk.expected_cost_bound):
+        with pytest.raises(InvalidInput, match=r"quantile_error is .* at least 0"):
+            bound(25.0, error, 0.5)
+    with pytest.raises(InvalidInput, match=r"quantile_error is .* at least 0"):
+        risk.cvar_error_bound(error, 0.5)
+
+
+def test_cvar_is_of_one_list_of_episodes() -> None:
+    with pytest.raises(InvalidInput, match=r"episode_costs has shape \(2, 4\); .* a vector"):
+        risk.empirical_cvar(np.zeros((2, 4)), 0.5)
+
+
 def test_violation_bound_by_hand() -> None:
     assert risk.violation_bound(0.0, 0.5) == pytest.approx(0.5 / math.e)
     assert risk.violation_bound(0.5, 0.2) == pytest.approx(0.2 * 0.25)
 
 
-def test_violation_bound_is_continuous_at_the_exponential_tail() -> None:
-    assert risk.violation_bound(1e-6, 0.5) == pytest.approx(0.5 / math.e, rel=1e-5)
+@pytest.mark.parametrize("tail_shape", [1e-6, 1e-12, 1e-16, 1e-17])
+def test_violation_bound_is_continuous_at_the_exponential_tail(tail_shape: float) -> None:
+    # (1 - nu)^(1/nu) is (1 - nu / 2 + ...) / e.
+    assert risk.violation_bound(tail_shape, 0.5) == pytest.approx(0.5 / math.e, rel=tail_shape)
 
 
 def test_violation_bound_holds_with_equality_for_a_pareto_tail() -> None:

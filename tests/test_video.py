@@ -8,13 +8,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from slsac.cli import main
 from slsac.train import Trainer
-from slsac.video import captioned
+from slsac.video import NoVideo, captioned, drawn
 
 HOPPER = "SafetyHopperVelocity-v1"
 # Apart from the tests, since imageio's reader forks and leaves pipes open.
@@ -84,6 +85,7 @@ def test_a_video_of_the_first_episodes(run: Path, tmp_path: Path) -> None:
     [
         (["--video", "film.avi"], "video is 'film.avi'; its name must end in .mp4"),
         (["--video", "film.mp4", "--video-episodes", "0"], "video_episodes is 0; it must be at"),
+        (["--video-episodes", "2"], "--video-episodes has no effect without --video"),
     ],
 )
 def test_bad_input(
@@ -93,6 +95,22 @@ def test_bad_input(
     error = capsys.readouterr().err
     assert expected in error
     assert error.count("\n") == 1
+
+
+class Undrawn:
+    def __init__(self, picture: Any) -> None:
+        self.picture = picture
+
+    def render(self) -> Any:
+        return self.picture()
+
+
+@pytest.mark.parametrize(
+    ("picture", "reason"), [(lambda: None, "render gave NoneType"), (lambda: 1 / 0, "ZeroDivision")]
+)
+def test_an_env_that_gives_no_picture_gives_no_video(picture: Any, reason: str) -> None:
+    with pytest.raises(NoVideo, match=f"no video: {reason}"):
+        drawn(Undrawn(picture))
 
 
 def test_the_caption_turns_red_over_the_limit() -> None:

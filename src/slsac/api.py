@@ -142,7 +142,10 @@ class Agent:
         return self
 
     def predict(self, observation: np.ndarray, deterministic: bool = True) -> np.ndarray:
-        """The action for one observation, or actions for a batch, in the environment's units."""
+        """The action for one observation, or actions for a batch, in the environment's units.
+
+        Observations and actions are flat vectors, whatever shape the environment gives them.
+        """
         return self._action_middle + self._action_scale * self._act(observation, deterministic)
 
     def _act(self, observation: np.ndarray, deterministic: bool = True) -> np.ndarray:
@@ -193,7 +196,10 @@ class Agent:
         if episodes < 1:
             raise InvalidInput(f"video_episodes is {episodes}; it must be at least 1")
         video.prepare()
-        env = make_env(duplicate_env(self._env_source), render_mode="rgb_array")
+        try:
+            env = make_env(duplicate_env(self._env_source), render_mode="rgb_array")
+        except InvalidInput as error:
+            raise video.NoVideo(f"no video: {error}") from error
         try:
             return video.record(
                 env,

@@ -72,14 +72,16 @@ def start(
         )
     rundir.tried_env(config.env, config)[0].close()
     lock = rundir.claim(run)
-    shutil.copytree(source / "replay", run / "replay", copy_function=copy_sparsely)
-    facts = {**shared.facts, "multiplier": begun}
-    facts["log_offsets"] = _copy_logs(source, run, shared.facts, config.multiplier.signal)
-    checkpoint.write(run / "checkpoints", shared.path.name, shared.tensors, facts)
-    checkpoint.save_arrays(run / "policy.safetensors", _part(shared.tensors, "policy"))
-    origin = {"algo": theirs.algo, "steps": facts["step"], "commit": recorded.get("commit")}
-    rundir.write_config(config, run, spec, {**recorded, "branched_from": origin})
-    lock.release()
+    try:
+        shutil.copytree(source / "replay", run / "replay", copy_function=copy_sparsely)
+        facts = {**shared.facts, "multiplier": begun}
+        facts["log_offsets"] = _copy_logs(source, run, shared.facts, config.multiplier.signal)
+        checkpoint.write(run / "checkpoints", shared.path.name, shared.tensors, facts)
+        checkpoint.save_arrays(run / "policy.safetensors", _part(shared.tensors, "policy"))
+        origin = {"algo": theirs.algo, "steps": facts["step"], "commit": recorded.get("commit")}
+        rundir.write_config(config, run, spec, {**recorded, "branched_from": origin})
+    finally:
+        lock.release()
     trainer = rundir.resume(run, inexact=inexact, display=display)
     assert isinstance(trainer, Trainer)
     return trainer

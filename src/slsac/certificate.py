@@ -34,7 +34,6 @@ from slsac.envs import duplicate_env, env_source, family, for_certificate, make_
 from slsac.errors import InvalidInput
 from slsac.evaluate import Evaluation, as_record, joined, summarise
 from slsac.risk import empirical_cvar, fit_tail, signal_decomposition, tail_count
-from slsac.runlog import read_lines
 from slsac.seeds import Branch, episode_seed, generator
 
 TAIL_FRACTIONS = (0.1, 0.05, 0.01)
@@ -242,7 +241,7 @@ def certify(
             "algo": config.algo,
             "env": config.env,
             "seed": config.seed,
-            "steps": max((line["step"] for line in read_lines(run / "progress.jsonl")), default=0),
+            "steps": rundir.trained_steps(run),
             "cost_limit": config.cost_limit,
             "tail_fraction": config.tail_fraction,
             "horizon": spec.horizon,

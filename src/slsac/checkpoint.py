@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as parse_tensors
 from safetensors.numpy import save as format_tensors
 
-from slsac.errors import InvalidInput, TrainingFailed
+from slsac.errors import InvalidInput, RunDamaged
 
 Tree = TypeVar("Tree")
 FINAL = "final"
@@ -51,7 +51,7 @@ def tree_from(tensors: dict[str, np.ndarray], like: Tree, source: Path) -> Tree:
         wanted = (np.shape(leaf), np.dtype(leaf.dtype))
         seen = (tensors[name].shape, tensors[name].dtype) if name in tensors else "missing"
         if seen != wanted:
-            raise TrainingFailed(f"{source}: {name} is {seen}, its config asks for {wanted}")
+            raise RunDamaged(f"{source}: {name} is {seen}, its config asks for {wanted}")
         found.append(jax.numpy.array(tensors[name]))
     return jax.tree_util.tree_unflatten(structure, found)
 
@@ -190,4 +190,4 @@ def load_newest(folder: Path) -> tuple[Checkpoint, list[str]]:
             return load(folder / name), messages
         except Damaged as error:
             messages.append(f"checkpoint is damaged, falling back to the one before: {error}")
-    raise TrainingFailed("; ".join([*messages, f"{folder} holds no readable checkpoint"]))
+    raise RunDamaged("; ".join([*messages, f"{folder} holds no readable checkpoint"]))

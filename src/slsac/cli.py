@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from slsac.bench import SECTIONS
-from slsac.errors import InvalidInput, TrainingFailed
+from slsac.errors import Failed, InvalidInput, TrainingFailed
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -44,6 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except TrainingFailed as error:
         print(f"slsac: training stopped: {error}", file=sys.stderr)
+        return 1
+    except Failed as error:
+        print(f"slsac: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("slsac: interrupted", file=sys.stderr)
@@ -78,13 +81,15 @@ def train(options: argparse.Namespace) -> int:
     from slsac.overrides import with_overrides
     from slsac.presets import preset
 
+    if options.inexact and options.source is None:
+        raise InvalidInput("--inexact has no effect without --from")
     overrides = options.overrides | {
         name: getattr(options, name)
         for name in ("seed", "steps")
         if getattr(options, name) is not None
     }
     config = with_overrides(preset(options.algo, options.env), overrides)
-    name = f"{config.algo.replace('/', '-')}-{config.env}-{config.seed}"
+    name = f"{config.algo}-{config.env}-{config.seed}".replace("/", "-").replace(":", "-")
     run = Path(options.run or f"runs/{name}")
     display = Terminal(config.steps, config.cost_limit)
     try:
@@ -146,7 +151,8 @@ def resume(options: argparse.Namespace) -> int:
     display = Terminal(config.steps, config.cost_limit)
     try:
         trainer = rundir.resume(run, steps=options.steps, inexact=options.inexact, display=display)
-        display.note(f"resuming {run} at step {trainer.step:,} of {config.steps:,}")
+        _announce(trainer, display.note)
+        display.note(f"resuming at step {trainer.step:,}")
         return _train_to_end(trainer, display)
     finally:
         display.close()
@@ -179,6 +185,8 @@ def _train_to_end(trainer: Any, display: Any) -> int:
     except KeyboardInterrupt:
         display.note(f"stopped at step {trainer.step:,}; continue: slsac resume {trainer.run}")
         return 130
+    except OSError as error:
+        trainer.records.fail(f"{error} at step {trainer.step}", error)
     finally:
         trainer.close()
     display.note(
@@ -193,6 +201,8 @@ def evaluate(options: argparse.Namespace) -> int:
     from slsac.display import sentence
     from slsac.evaluate import as_record, summarise
 
+    if options.video_episodes is not None and not options.video:
+        raise InvalidInput("--video-episodes has no effect without --video")
     agent = Agent.load(options.run)
     if options.video:
         _write_video(agent, options)
@@ -212,7 +222,8 @@ def _write_video(agent: Any, options: argparse.Namespace) -> None:
     from slsac.video import NoVideo
 
     try:
-        frames = agent.video(options.video, options.video_episodes, seed=options.seed)
+        episodes = 1 if options.video_episodes is None else options.video_episodes
+        frames = agent.video(options.video, episodes, seed=options.seed)
         print(f"slsac: {options.video} has {frames} frames", file=sys.stderr)
     except NoVideo as problem:
         # The figures are what was asked for first; a machine that cannot draw still gives them.
@@ -347,7 +358,7 @@ def _parser() -> Parser:
     made.add_argument("--stochastic", action="store_true", help="sample actions")
     made.add_argument("--json", action="store_true", help="everything, on one line")
     made.add_argument("--video", metavar="FILE.mp4", help="also film the first episodes")
-    made.add_argument("--video-episodes", type=int, default=1, help="how many of them (1)")
+    made.add_argument("--video-episodes", type=int, help="how many of them (1)")
 
     made = command("bench", bench, "measure this machine: training, update, tasks, a peer")
     made.add_argument("--algos", nargs="+", default=["sl-sac", "sac-lag"])

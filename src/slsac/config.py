@@ -5,12 +5,20 @@ There are no default values here; `slsac.presets` is the only home of numbers.
 
 from __future__ import annotations
 
+import typing
 from dataclasses import dataclass
 from typing import Literal
 
 from slsac.errors import InvalidInput
 
 OptimiserKind = Literal["asgld", "sgld", "psgld", "preconditioned_asgld", "adam", "adamw"]
+
+
+def _require_choices(part: object) -> None:
+    for name, hint in typing.get_type_hints(type(part)).items():
+        if typing.get_origin(hint) is Literal:
+            value, allowed = getattr(part, name), typing.get_args(hint)
+            _require(value in allowed, name, repr(value), f"one of {', '.join(allowed)}")
 
 
 def _require(ok: bool, field: str, value: object, allowed: str) -> None:
@@ -46,6 +54,7 @@ class OptimiserConfig:
     """Bound of the clip."""
 
     def __post_init__(self) -> None:
+        _require_choices(self)
         _require(self.learning_rate > 0, "learning_rate", self.learning_rate, "above 0")
         _require(0 <= self.beta1 < 1, "beta1", self.beta1, "in [0, 1)")
         _require(0 <= self.beta2 < 1, "beta2", self.beta2, "in [0, 1)")
@@ -93,6 +102,7 @@ class PolicyConfig:
     """Bound of the noise in targets."""
 
     def __post_init__(self) -> None:
+        _require_choices(self)
         _require(self.temperature >= 0, "temperature", self.temperature, "at least 0")
         _require(
             not self.automatic_temperature or self.temperature > 0,
@@ -128,6 +138,7 @@ class RewardCriticConfig:
     optimiser: OptimiserConfig
 
     def __post_init__(self) -> None:
+        _require_choices(self)
         _require(self.pairs >= 1, "pairs", self.pairs, "at least 1")
         _require(0 <= self.discount < 1, "discount", self.discount, "in [0, 1)")
         _require_widths("hidden", self.hidden)
@@ -167,6 +178,7 @@ class CostCriticConfig:
     optimiser: OptimiserConfig
 
     def __post_init__(self) -> None:
+        _require_choices(self)
         _require(
             self.risk_aversion >= 0 and (self.risk_measure != "entropic" or self.risk_aversion > 0),
             "risk_aversion", self.risk_aversion, "at least 0, and above 0 for the entropic measure",
@@ -221,6 +233,7 @@ class MultiplierConfig:
     """Share of the limit that may be taken away at most."""
 
     def __post_init__(self) -> None:
+        _require_choices(self)
         _require(self.learning_rate >= 0, "learning_rate", self.learning_rate, "at least 0")
         _require(self.initial >= 0, "initial", self.initial, "at least 0")
         _require(self.window >= 1, "window", self.window, "at least 1")
@@ -267,6 +280,8 @@ class MetaDriveConfig:
     """Probability of cones, barriers or a broken-down car on a straight or curved block."""
     lasers: int
     """Rays of the lidar, evenly spread over 360 degrees, 50 m long."""
+    lidar: Literal["closeness", "distance"]
+    """What a ray says: 1 - distance / 50 m, 0 where nothing is in reach, or distance / 50 m."""
     violation_penalty: float
     """Taken off the reward of a step in violation, in place of what the step would earn."""
     end_at_violation: bool
@@ -281,6 +296,7 @@ class MetaDriveConfig:
     """Number of the first held-out scenario."""
 
     def __post_init__(self) -> None:
+        _require_choices(self)
         shares = ("straight", "curve", "intersection", "t_intersection", "roundabout")
         for name in shares:
             _require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "in [0, 1]")
@@ -413,6 +429,7 @@ class ClippedConfig:
     changed once the run has begun."""
 
     def __post_init__(self) -> None:
+        _require_choices(self)
         _require(0 < self.ratio < 1, "ratio", self.ratio, "in (0, 1)")
         _require(self.maximum_kl > 0, "maximum_kl", self.maximum_kl, "above 0")
 
@@ -438,6 +455,7 @@ class TrustRegionConfig:
     """Factor from one step length to the next."""
 
     def __post_init__(self) -> None:
+        _require_choices(self)
         _require(self.maximum_kl > 0, "maximum_kl", self.maximum_kl, "above 0")
         _require(self.damping >= 0, "damping", self.damping, "at least 0")
         for name in ("conjugate_gradient_steps", "line_search_steps"):
@@ -501,6 +519,7 @@ class OnPolicyConfig:
     """Settings of the simulator, for MetaDriveSafe-v0 only."""
 
     def __post_init__(self) -> None:
+        _require_choices(self)
         _check_run(self)
         for name in ("num_envs", "passes", "batch_size"):
             _require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")

@@ -192,8 +192,8 @@ def sentence(summary: Mapping[str, Any]) -> str:
     facts = "".join(f", {name} {value:.2f}" for name, value in fact_means(summary).items())
     return (
         f"return {spread('return', 1)}, cost {spread('cost', digits)} "
-        f"(limit {summary['cost_limit']:g}), "
-        f"cost CVaR at {summary['tail_fraction']:g}: {summary['cost_cvar']:.{digits}f}, "
+        f"(limit {summary['cost_limit']:g}), CVaR at {summary['tail_fraction']:g}: return "
+        f"{summary['return_cvar']:.1f}, cost {summary['cost_cvar']:.{digits}f}; "
         f"{100 * summary['violation_rate']:.0f} % of {summary['episodes']} episodes over the limit"
         f"{facts}"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Iterable
 
 
@@ -10,12 +11,26 @@ class InvalidInput(ValueError):
     """Bad input. The command line prints its text as one line and exits with code 2."""
 
 
-class TrainingFailed(RuntimeError):
+class Failed(RuntimeError):
+    """Work that cannot go on. The command line prints the text as one line and exits with 1."""
+
+
+class TrainingFailed(Failed):
     """Training cannot go on; the text says why and where the last good checkpoint is."""
 
 
-class EnvFailed(TrainingFailed):
+class EnvFailed(Failed):
     """The environment cannot go on."""
+
+
+class RunDamaged(Failed):
+    """Files of a run are missing, or do not fit each other."""
+
+
+def env_failure(error: Exception) -> EnvFailed:
+    """What an environment raised, with the place: the text is all that a command line shows."""
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    return EnvFailed(f"{type(error).__name__}: {error} ({at.filename}, line {at.lineno})")
 
 
 def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InvalidInput:

@@ -21,12 +21,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypedDict, Unpack, get_args
 
 import jax
 import jax.numpy as jnp
 import optax
 from jax.flatten_util import ravel_pytree
+
+from slsac.errors import InvalidInput
 
 ClipMode = Literal["drift-value", "gradient-norm", "none"]
 
@@ -39,6 +41,17 @@ class LangevinState(NamedTuple):
     key: jax.Array
     first_moment: optax.Updates
     second_moment: optax.Updates
+
+
+class Options(TypedDict, total=False):
+    """What all four optimisers take besides; `langevin` says what it means, and the defaults."""
+
+    beta1: float
+    beta2: float
+    epsilon: float
+    clip_mode: ClipMode
+    clip: float
+    stacked: bool
 
 
 def _clip_by_norm(gradient: optax.Updates, limit: float, stacked: bool) -> optax.Updates:
@@ -99,12 +112,16 @@ def langevin(
     """The common update; ``noise_scale`` None means isotropic noise.
 
     Args:
-        clip_mode: ``drift-value`` clips each entry of the drift to [-clip, clip];
-            ``gradient-norm`` clips the gradient's norm before the moments see it.
+        clip_mode: ``drift-value``, which SL-SAC's presets use, clips each entry of the drift to
+            [-clip, clip]; ``gradient-norm`` clips the gradient's norm before the moments see it.
         stacked: leaves have a leading ensemble axis; norms are then taken per member.
         key: noise of update n is drawn from ``fold_in(key, n)``, once over the whole tree, so
             ensemble members never share noise (a vmapped ``init`` would give all the same key).
     """
+    if clip_mode not in get_args(ClipMode):
+        raise InvalidInput(
+            f"clip_mode is {clip_mode!r}; it must be one of {', '.join(get_args(ClipMode))}"
+        )
     noise_std = (2.0 * learning_rate * inverse_temperature) ** 0.5
 
     def init(params: optax.Params) -> LangevinState:
@@ -140,7 +157,7 @@ def langevin(
 
 
 def sgld(
-    learning_rate: float, *, inverse_temperature: float, key: jax.Array, **options: object
+    learning_rate: float, *, inverse_temperature: float, key: jax.Array, **options: Unpack[Options]
 ) -> optax.GradientTransformation:
     """Plain stochastic gradient Langevin dynamics."""
     return langevin(
@@ -149,12 +166,12 @@ def sgld(
         None,
         inverse_temperature=inverse_temperature,
         key=key,
-        **options,  # type: ignore[arg-type]
+        **options,
     )
 
 
 def psgld(
-    learning_rate: float, *, inverse_temperature: float, key: jax.Array, **options: object
+    learning_rate: float, *, inverse_temperature: float, key: jax.Array, **options: Unpack[Options]
 ) -> optax.GradientTransformation:
     """RMSProp-preconditioned drift with isotropic noise."""
     return langevin(
@@ -163,7 +180,7 @@ def psgld(
         None,
         inverse_temperature=inverse_temperature,
         key=key,
-        **options,  # type: ignore[arg-type]
+        **options,
     )
 
 
@@ -173,7 +190,7 @@ def asgld(
     inverse_temperature: float,
     bias_factor: float = 1.0,
     key: jax.Array,
-    **options: object,
+    **options: Unpack[Options],
 ) -> optax.GradientTransformation:
     """Adaptive SGLD, SL-SAC's reward-critic optimiser (a is ``bias_factor``)."""
     return langevin(
@@ -182,12 +199,12 @@ def asgld(
         None,
         inverse_temperature=inverse_temperature,
         key=key,
-        **options,  # type: ignore[arg-type]
+        **options,
     )
 
 
 def preconditioned_asgld(
-    learning_rate: float, *, inverse_temperature: float, key: jax.Array, **options: object
+    learning_rate: float, *, inverse_temperature: float, key: jax.Array, **options: Unpack[Options]
 ) -> optax.GradientTransformation:
     """Adam-like drift with noise scaled by the same preconditioner."""
     return langevin(
@@ -196,5 +213,5 @@ def preconditioned_asgld(
         lambda g, m, v: jax.lax.rsqrt(jnp.sqrt(v)),
         inverse_temperature=inverse_temperature,
         key=key,
-        **options,  # type: ignore[arg-type]
+        **options,
     )

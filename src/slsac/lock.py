@@ -24,6 +24,3 @@ class RunLock:
         if self._file is not None:
             os.close(self._file)
             self._file = None
-
-    def __del__(self) -> None:
-        self.release()

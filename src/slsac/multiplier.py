@@ -154,6 +154,8 @@ def pid(config: MultiplierConfig, limit: float) -> Rule:
 
 def softplus(config: MultiplierConfig, limit: float) -> Rule:
     """WCSAC's rule; the damping answers at once where rho needs many steps."""
+    # Where softplus(rho) is the largest multiplier.
+    ceiling = min(500.0, config.maximum + math.log(-math.expm1(-config.maximum)))
 
     def init() -> MultiplierState:
         rho = math.log(math.expm1(config.initial))
@@ -163,8 +165,9 @@ def softplus(config: MultiplierConfig, limit: float) -> Rule:
         rho, *moments = state.memory
         slope = 1.0 / (1.0 + math.exp(-rho))
         direction, memory = _adam(slope * (limit - signal), moments)
-        # Beyond +-500 softplus is a straight line, and the exponential would overflow.
-        rho = min(max(rho - config.learning_rate * direction, -500.0), 500.0)
+        # Above the ceiling a long unsafe time would leave something to unwind; below -500 the
+        # exponential would overflow.
+        rho = min(max(rho - config.learning_rate * direction, -500.0), ceiling)
         soft = math.log1p(math.exp(-abs(rho))) + max(rho, 0.0)
         value = soft + config.damping * (signal - limit)
         return MultiplierState(_bounded(value, config), (rho, *memory))

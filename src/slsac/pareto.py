@@ -36,7 +36,7 @@ def share_above_mean(shape: float) -> float:
     """Pr(Y > mean of Y), gamma(nu) in the paper: 1/e at 0 and falling as the tail gets heavier."""
     if shape == 0.0:
         return 1.0 / math.e
-    return float((1.0 - shape) ** (1.0 / shape))
+    return math.exp(math.log1p(-shape) / shape)
 
 
 def fit_by_moments(exceedances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -132,6 +132,7 @@ METADRIVE = MetaDriveConfig(
     traffic_density=0.12,
     obstacle_probability=0.0,
     lasers=240,
+    lidar="closeness",
     violation_penalty=5.0,
     end_at_violation=True,
     horizon=1_000,
@@ -201,6 +202,7 @@ def _navigation(config: OffPolicyConfig) -> OffPolicyConfig:
     fixed = not config.policy.automatic_temperature and config.policy.temperature > 0
     multiplier: dict[str, Any] = {
         "ascent": {"learning_rate": 5e-7, "initial": 0.0},
+        "balanced": {"learning_rate": 5e-7, "initial": 0.0},
         "adam": {"learning_rate": 5e-7, "initial": 0.0},
         "pid": {"proportional_gain": 5e-7, "integral_gain": 1e-8, "derivative_gain": 1e-8},
         "softplus": {},
@@ -230,6 +232,7 @@ def _driving_multiplier(config: Config) -> MultiplierConfig:
     faster = config.cost_limit / DRIVING_COST_LIMIT
     scaled = {
         "ascent": ("learning_rate",),
+        "balanced": ("learning_rate",),
         "adam": (),
         "pid": ("proportional_gain", "integral_gain", "derivative_gain"),
         "softplus": ("damping",),

@@ -5,8 +5,9 @@ A trainer holds one `Records` and tells it what happened.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,7 +16,7 @@ import numpy as np
 from slsac import checkpoint
 from slsac.config import Config
 from slsac.display import Display
-from slsac.errors import InvalidInput, TrainingFailed
+from slsac.errors import EnvFailed, Failed, InvalidInput, TrainingFailed, env_failure
 from slsac.evaluate import Evaluation, Lanes, Predict, as_record, evaluate, summarise
 from slsac.metrics import Epoch
 from slsac.risk import empirical_cvar
@@ -96,7 +97,8 @@ class Records:
 
     def evaluate(self, step: int, predict: Predict, episodes: int, final: bool) -> Evaluation:
         """Deterministic episodes on environments of their own, written to evaluations.jsonl."""
-        result = evaluate(self._evaluation_envs, predict, episodes, self._config.seed)
+        with self.env_failures_named(step):
+            result = evaluate(self._evaluation_envs, predict, episodes, self._config.seed)
         summary = summarise(result, self._config.cost_limit, self._config.tail_fraction)
         record = {"step": step, "final": final, **summary, **as_record(result)}
         self.log.write("evaluations", record)
@@ -157,11 +159,23 @@ class Records:
                 f"at step {step}, episode {self.episode}"
             )
 
-    def fail(self, what: str) -> NoReturn:
+    @contextlib.contextmanager
+    def env_failures_named(self, step: int) -> Iterator[None]:
+        """Ends the run where an environment raises, whatever it raises."""
+        try:
+            yield
+        except (InvalidInput, EnvFailed) as error:
+            self.fail(f"the environment failed at step {step}: {error}", error)
+        except Failed:
+            raise
+        except Exception as error:
+            self.fail(f"the environment failed at step {step}: {env_failure(error)}", error)
+
+    def fail(self, what: str, cause: BaseException | None = None) -> NoReturn:
         """Ends the run with the reason and the last good checkpoint."""
         names = checkpoint.step_names(self._run / "checkpoints")
         last = self._run / "checkpoints" / names[-1] if names else "none"
-        raise TrainingFailed(f"{what}; last good checkpoint: {last}")
+        raise TrainingFailed(f"{what}; last good checkpoint: {last}") from cause
 
     def close(self) -> None:
         self.log.close()

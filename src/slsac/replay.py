@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from slsac.errors import TrainingFailed
+from slsac.errors import RunDamaged
 from slsac.seeds import Branch, generator
 from slsac.types import Batch, EnvSpec
 
@@ -68,9 +68,9 @@ class Replay:
     @staticmethod
     def _require_file(path: Path, size: int) -> None:
         if not path.exists():
-            raise TrainingFailed(f"{path} is missing; a run cannot go on without its replay")
+            raise RunDamaged(f"{path} is missing; a run cannot go on without its replay")
         if path.stat().st_size != size:
-            raise TrainingFailed(
+            raise RunDamaged(
                 f"{path} has {path.stat().st_size} bytes; this capacity and task need {size}"
             )
 

@@ -74,6 +74,7 @@ def discounted_cost_limit(cost_limit: float, discount: float, horizon: int) -> f
 def cvar_error_bound(quantile_error: float, tail_fraction: float) -> float:
     """Largest CVaR error that a root-mean-square quantile error (delta) allows."""
     require_fraction(tail_fraction)
+    _require_error(quantile_error)
     return quantile_error / math.sqrt(tail_fraction)
 
 
@@ -95,7 +96,13 @@ def expected_cost_bound(cost_limit: float, quantile_error: float, tail_fraction:
     What one is left with without a distributional critic: everything but the tail may be 0.
     """
     require_fraction(tail_fraction)
+    _require_error(quantile_error)
     return (cost_limit + quantile_error) / tail_fraction
+
+
+def _require_error(quantile_error: float) -> None:
+    if not quantile_error >= 0.0:
+        raise InvalidInput(f"quantile_error is {quantile_error}; it must be at least 0")
 
 
 def violation_bound(tail_shape: float, tail_fraction: float) -> float:

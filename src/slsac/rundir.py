@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 from collections.abc import Callable
@@ -34,6 +35,8 @@ from slsac.types import EnvSpec, SafeEnv
 
 Trainer = OffPolicyTrainer | OnPolicyTrainer
 
+BEFORE_METADRIVE = {"lidar": "distance"}
+"""What runs did that are older than a field, where the field's preset has another value."""
 MARKER = ".slsac-run"
 LOGS = ("progress.jsonl", "episodes.jsonl", "evaluations.jsonl", "timing.jsonl")
 FOLDERS = ("replay", "checkpoints", "tensorboard")
@@ -72,14 +75,19 @@ def start(
     require_free(run, overwrite=overwrite)
     # Tried before anything is written or deleted: a bad env or config must not cost an old run.
     made, copies = tried_env(config.env if env is None else env, config)
-    lock = claim(run)
-    trainer = LEARNERS[type(config)].trainer(
-        config, run, made, copies, display or Silent(), new=True
-    )
-    trainer.lock = lock
-    trainer.log.rewind({})
-    trainer.save_checkpoint()
-    write_config(config, run, trainer.spec, provenance.describe(together))
+    with contextlib.ExitStack() as opened:
+        opened.callback(made.close)
+        lock = claim(run)
+        opened.callback(lock.release)
+        trainer = LEARNERS[type(config)].trainer(
+            config, run, made, copies, display or Silent(), lock, new=True
+        )
+        opened.pop_all()
+        opened.callback(trainer.close)
+        trainer.log.begin()
+        trainer.save_checkpoint()
+        write_config(config, run, trainer.spec, provenance.describe(together))
+        opened.pop_all()
     return trainer
 
 
@@ -87,16 +95,22 @@ def tried_env(env: Any, config: Config) -> tuple[SafeEnv, Copies]:
     """The env after a reset and a step, and how to make others; an error if any of it fails."""
     source = env_source(env, config)
     made = make_env(source)
-    made.reset(0)
-    made.step(np.zeros(made.spec.action_size, np.float32))
-    copies = copies_of(source)
-    LEARNERS[type(config)].check(config, made.spec, copies)
+    with contextlib.ExitStack() as opened:
+        opened.callback(made.close)
+        made.reset(0)
+        made.step(np.zeros(made.spec.action_size, np.float32))
+        copies = copies_of(source)
+        LEARNERS[type(config)].check(config, made.spec, copies)
+        opened.pop_all()
     return made, copies
 
 
 def claim(run: Path) -> RunLock:
     """Makes ``run`` an empty run directory, whatever run was there, and locks it."""
-    run.mkdir(parents=True, exist_ok=True)
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"run {str(run)!r} cannot be made: {error.strerror}") from None
     # The marker says that what is here is ours, and without its config a run is none: a start or
     # an overwrite that was killed half-way can be started again.
     (run / MARKER).touch()
@@ -154,14 +168,20 @@ def resume(
     if steps is not None:
         config = with_steps(config, steps, begun=reached_step(run) > 0)
     source = env_source(config.env if env is None else env, config)
-    made, copies, learner = make_env(source), copies_of(source), LEARNERS[type(config)]
-    learner.check(config, made.spec, copies)
-    lock = RunLock(run)
-    trainer = learner.trainer(config, run, made, copies, display or Silent(), new=False)
-    trainer.lock = lock
-    trainer.load_checkpoint()
-    facts = {**now, "before_resume": recorded} if changed else recorded
-    write_config(config, run, trainer.spec, facts)
+    made, learner = make_env(source), LEARNERS[type(config)]
+    with contextlib.ExitStack() as opened:
+        opened.callback(made.close)
+        copies = copies_of(source)
+        learner.check(config, made.spec, copies)
+        lock = RunLock(run)
+        opened.callback(lock.release)
+        trainer = learner.trainer(config, run, made, copies, display or Silent(), lock, new=False)
+        opened.pop_all()
+        opened.callback(trainer.close)
+        trainer.load_checkpoint()
+        facts = {**now, "before_resume": recorded} if changed else recorded
+        write_config(config, run, trainer.spec, facts)
+        opened.pop_all()
     return trainer
 
 
@@ -183,6 +203,15 @@ def reached_step(run: Path) -> int:
     """The last step that a checkpoint or the final state was saved at."""
     folder = run / "checkpoints"
     return max(checkpoint.newest_step(folder), checkpoint.final_step(folder))
+
+
+def trained_steps(run: Path) -> int:
+    """The steps that the run's policy has learned from."""
+    if reached := reached_step(run):
+        return reached
+    # A recorded run keeps no checkpoint; it was complete, and its logs end where it did.
+    lines = [*read_lines(run / "progress.jsonl"), *read_lines(run / "evaluations.jsonl")]
+    return max((int(line["step"]) for line in lines), default=0)
 
 
 def completed_step(run: Path) -> int:
@@ -211,6 +240,8 @@ def read_config(run: Path) -> tuple[Config, EnvSpec, dict[str, Any]]:
         values = json.loads(path.read_text())
         facts, spec = values.pop("provenance"), EnvSpec(**values.pop("spec"))
         known = to_dict(preset(values["algo"], values["env"]))
+        if known.get("metadrive"):
+            known["metadrive"] |= BEFORE_METADRIVE
     except InvalidInput:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slsac.errors import TrainingFailed
+from slsac.errors import RunDamaged
 
 EXACT = ("progress", "episodes", "evaluations")
 """Logs that are cut back to the checkpoint on resume."""
@@ -25,13 +25,18 @@ class RunLog:
         self._tensorboard_wanted = True
         self._tensorboard: Any = None
 
+    def begin(self) -> None:
+        """Makes empty logs, so that a run has all its files from the first step on."""
+        for name in (*EXACT, "timing"):
+            self._path(name).write_bytes(b"")
+
     def rewind(self, offsets: Mapping[str, int]) -> None:
         """Cuts the exact logs back to where they were when the checkpoint was written."""
         for name in EXACT:
-            path, offset = self._path(name), offsets.get(name, 0)
+            path, offset = self._path(name), offsets[name]
             path.touch()
             if path.stat().st_size < offset:
-                raise TrainingFailed(
+                raise RunDamaged(
                     f"{path} has {path.stat().st_size} bytes; its checkpoint was written when it "
                     f"had {offset}"
                 )

@@ -19,7 +19,6 @@ from slsac.agent import off_policy
 from slsac.config import OffPolicyConfig
 from slsac.display import Display
 from slsac.envs import Copies
-from slsac.errors import EnvFailed, InvalidInput
 from slsac.evaluate import Evaluation, row_by_row
 from slsac.lock import RunLock
 from slsac.records import Records
@@ -39,6 +38,7 @@ class Trainer:
         env: SafeEnv,
         copies: Copies,
         display: Display,
+        lock: RunLock,
         *,
         new: bool,
     ) -> None:
@@ -47,7 +47,7 @@ class Trainer:
         self.records = Records(config, run, copies.evaluation, display)
         self.log = self.records.log
         self.spec = env.spec
-        self.lock: RunLock | None = None
+        self.lock = lock
         """Held while the run directory is in use."""
 
         self.agent = off_policy.build(config, self.spec)
@@ -151,10 +151,8 @@ class Trainer:
 
     def observe(self, action: np.ndarray) -> bool:
         """Takes ``action`` in the environment and stores the step; True if it ends the episode."""
-        try:
+        with self.records.env_failures_named(self.step):
             result = self.env.step(action)
-        except (InvalidInput, EnvFailed) as error:
-            self.records.fail(f"the environment failed at step {self.step}: {error}")
         self._check_step(result.observation, result.reward, result.cost)
         self.replay.add(action, result.reward, result.cost, result.terminated, result.observation)
         self.tightening.step(self.observation(), action, result.cost)
@@ -225,10 +223,8 @@ class Trainer:
 
     def _begin_episode(self) -> None:
         seed = episode_seed(self.config.seed, Branch.TRAINING, self.records.episode)
-        try:
+        with self.records.env_failures_named(self.step):
             self._observation = self.env.reset(seed)
-        except EnvFailed as error:
-            self.records.fail(f"the environment failed at step {self.step}: {error}")
         self._check_step(self._observation, 0.0, 0.0)
         self.replay.begin_episode(self._observation)
         self._episode_return = self._episode_cost = 0.0
@@ -260,10 +256,6 @@ class Trainer:
         return self.records.evaluate(
             self.step, lambda rows: np.asarray(self._predict(policy, rows)), episodes, final
         )
-
-    def predict(self, observation: np.ndarray) -> np.ndarray:
-        """The deterministic action for one observation or a batch of them."""
-        return np.asarray(self._predict(self.state.policy, observation))
 
     def finish(self) -> None:
         """Writes the final state and policy, and the final evaluation."""
@@ -306,8 +298,7 @@ class Trainer:
     def close(self) -> None:
         self.records.close()
         self.env.close()
-        if self.lock is not None:
-            self.lock.release()
+        self.lock.release()
 
     def _check_step(self, observation: np.ndarray, reward: float, cost: float) -> None:
         self.records.check_step(self.step, observation, reward, cost)

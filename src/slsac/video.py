@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from slsac.errors import InvalidInput
+from slsac.errors import InvalidInput, env_failure
 from slsac.evaluate import Predict
 from slsac.seeds import Branch, episode_seed
 
@@ -114,9 +114,20 @@ def record(
                 if steps % stride == 0 or over:
                     text = f"episode {episode + 1}   step {steps}   return {gained:.1f}   "
                     cost = f"cost {paid:g} of {cost_limit:g}"
-                    writer.append_data(captioned(env.render(), text, cost, paid > cost_limit))
+                    writer.append_data(captioned(drawn(env), text, cost, paid > cost_limit))
                     frames += 1
     return frames
+
+
+def drawn(env: Any) -> np.ndarray:
+    """The picture that the env draws of itself."""
+    try:
+        frame = env.render()
+    except Exception as error:
+        raise NoVideo(f"no video: {env_failure(error)}") from error
+    if not (isinstance(frame, np.ndarray) and frame.ndim == 3):
+        raise NoVideo(f"no video: render gave {type(frame).__name__}; it must be a picture")
+    return frame
 
 
 def frame_rate(env: Any) -> int:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -10,7 +11,7 @@ from gymnasium.spaces import Box, Discrete
 
 from slsac.envs import check_safe_env, duplicate_env, make_env
 from slsac.envs.gymnasium import GymnasiumEnv
-from slsac.errors import InvalidInput
+from slsac.errors import EnvFailed, InvalidInput
 from slsac.types import EnvSpec, Step
 
 
@@ -203,6 +204,50 @@ def test_unknown_ids_name_the_nearest_or_our_own() -> None:
         make_env("qqqqqqqq")
     assert "SafetyAntVelocity-v1" in str(info.value)
     assert "CartPole" not in str(info.value)
+
+
+def test_a_module_in_front_of_an_id_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_walks.py").write_text(
+        "import gymnasium as gym\n"
+        "from test_gymnasium_adapter import Walk\n"
+        "gym.register('OwnWalk-v0', lambda: Walk(), max_episode_steps=7)\n"
+    )
+    (tmp_path / "broken_walks.py").write_text("1 / 0\n")
+    monkeypatch.chdir(tmp_path)  # where users keep their modules
+    assert make_env("own_walks:OwnWalk-v0").spec.horizon == 7
+    gym.registry.pop("OwnWalk-v0")
+    with pytest.raises(InvalidInput, match="'own_walks:Other-v0' does not exist"):
+        make_env("own_walks:Other-v0")
+    with pytest.raises(InvalidInput, match="module 'no_walks' cannot be imported: ModuleNotFound"):
+        make_env("no_walks:Walk-v0")
+    with pytest.raises(InvalidInput, match=r"ZeroDivisionError: .*broken_walks\.py, line 1\)"):
+        make_env("broken_walks:Walk-v0")
+
+
+def test_an_env_that_cannot_be_made_says_why_in_one_line() -> None:
+    def broken() -> Any:
+        raise KeyError("fuel")
+
+    gym.register("Broken-v0", broken)
+    try:
+        for env in ("Broken-v0", broken):
+            with pytest.raises(InvalidInput, match=r"cannot be made: KeyError: 'fuel' \(.*line"):
+                make_env(env)
+    finally:
+        gym.registry.pop("Broken-v0")
+
+
+def test_what_an_env_raises_is_named_with_its_place() -> None:
+    class Raises(Walk):
+        def observe(self) -> Any:
+            raise KeyError("fuel")
+
+    env = make_env(Raises())
+    for call in (lambda: env.reset(0), lambda: env.step(np.zeros(2))):
+        with pytest.raises(EnvFailed, match=r"KeyError: 'fuel' \(.*adapter\.py, line \d+\)"):
+            call()
 
 
 def test_a_missing_cost_stops_the_step_with_one_line() -> None:

@@ -35,10 +35,10 @@ from slsac.envs import (
 from slsac.envs.metadrive import DrivingEnv, MetaDriveFactory, simulator_settings
 from slsac.envs.worker import WorkerEnv
 from slsac.errors import InvalidInput
-from slsac.overrides import with_overrides
+from slsac.overrides import to_dict, with_overrides
 from slsac.presets import METADRIVE, preset
 from slsac.runlog import read_lines
-from slsac.types import Step
+from slsac.types import EnvSpec, Step
 
 ENV = "MetaDriveSafe-v0"
 
@@ -120,6 +120,31 @@ def test_the_task_is_the_papers(training: WorkerEnv) -> None:
     assert training.spec.observation_size == 240 + 19
     assert training.spec.action_low == (-1.0, -1.0)
     assert training.spec.horizon == 1_000
+
+
+def test_rays_are_told_as_closeness_or_as_the_simulators_distance(short_test: WorkerEnv) -> None:
+    config = short_test.source.config
+    with contextlib.closing(
+        WorkerEnv(MetaDriveFactory(replace(config, lidar="distance"), "evaluation"))
+    ) as by_distance:
+        for told, distance in (
+            (short_test.reset(3), by_distance.reset(3)),
+            *((short_test.step(a).observation, by_distance.step(a).observation)
+              for a in [np.ones(2, np.float32)] * 3),
+        ):  # fmt: skip
+            np.testing.assert_array_equal(told[:19], distance[:19])
+            np.testing.assert_array_equal(told[19:], np.float32(1.0) - distance[19:])
+            assert (told[19:] == 0.0).mean() > 0.5  # nothing there
+
+
+def test_runs_from_before_the_choice_keep_the_simulators_distance(tmp_path: Path) -> None:
+    config = preset("sac-lag", ENV)
+    values = to_dict(config)
+    del values["metadrive"]["lidar"]
+    spec = EnvSpec(1, 1, 1, (-1.0,), (1.0,))._asdict()
+    (tmp_path / "config.json").write_text(json.dumps({**values, "spec": spec, "provenance": {}}))
+    found = rundir.read_config(tmp_path)[0]
+    assert found.metadrive == replace(METADRIVE, lidar="distance")
 
 
 def test_block_frequencies_are_those_of_the_distribution(training: WorkerEnv) -> None:

@@ -60,7 +60,7 @@ class OffPolicyAgent(NamedTuple):
     predict: Callable[[Any, jax.Array], jax.Array]
     """(policy, observation) -> the deterministic action."""
     update: Callable[[AgentState, Batch, jax.Array, bool], tuple[AgentState, Metrics]]
-    """(state, batch, multiplier, update_policy) -> (state, metrics); the flag is static."""
+    """(state, batch, multiplier, with_policy) -> (state, metrics); the flag is static."""
 
 
 def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
@@ -110,16 +110,9 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
     def temperature(state: AgentState) -> jax.Array | float:
         return jnp.exp(state.log_temperature) if automatic else config.policy.temperature
 
-    def update_critics(
-        state: AgentState,
-        batch: Batch,
-        action_key: jax.Array,
-        fraction_key: jax.Array,
-        charge_key: jax.Array,
+    def update_reward_critics(
+        state: AgentState, batch: Batch, next_action: jax.Array, next_log_prob: jax.Array
     ) -> tuple[AgentState, Metrics]:
-        target_policy = state.policy if state.target_policy is None else state.target_policy
-        next_action, next_log_prob = head.target(target_policy, batch.next_observation, action_key)
-
         next_values = reward.values(
             state.target_reward_critics, batch.next_observation, next_action
         )
@@ -129,31 +122,29 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
             reward.aggregate(next_values),
             -temperature(state) * next_log_prob,
         )
-        reward_gradient, reward_metrics = jax.grad(reward.loss, has_aux=True)(
-            state.reward_critics, batch, target
+        gradient, metrics = jax.grad(reward.loss, has_aux=True)(state.reward_critics, batch, target)
+        params, optimiser = descend(
+            step.reward, gradient, state.reward_optimiser, state.reward_critics
         )
-        reward_params, reward_optimiser = descend(
-            step.reward, reward_gradient, state.reward_optimiser, state.reward_critics
-        )
+        return state._replace(reward_critics=params, reward_optimiser=optimiser), metrics
 
+    def update_cost_critic(
+        state: AgentState,
+        batch: Batch,
+        next_action: jax.Array,
+        fraction_key: jax.Array,
+        signal_key: jax.Array,
+    ) -> tuple[AgentState, Metrics]:
         if config.cost_critic.target_action == "online-mean":
             next_action = head.mode(state.policy, batch.next_observation)
-        cost_gradient, cost_metrics = jax.grad(cost.loss, has_aux=True)(
+        gradient, metrics = jax.grad(cost.loss, has_aux=True)(
             state.cost_critic, state.target_cost_critic, batch, next_action, fraction_key
         )
-        cost_params, cost_optimiser = descend(
-            step.cost, cost_gradient, state.cost_optimiser, state.cost_critic
-        )
-        state = state._replace(
-            reward_critics=reward_params,
-            reward_optimiser=reward_optimiser,
-            cost_critic=cost_params,
-            cost_optimiser=cost_optimiser,
-        )
+        params, optimiser = descend(step.cost, gradient, state.cost_optimiser, state.cost_critic)
         if config.multiplier.signal == "critic":
-            charge = cost.charge(state.cost_critic, batch.observation, batch.action, charge_key)
-            cost_metrics = cost_metrics | {CRITIC_SIGNAL: jnp.mean(charge)}
-        return state, reward_metrics | cost_metrics
+            charge = cost.charge(params, batch.observation, batch.action, signal_key)
+            metrics = metrics | {CRITIC_SIGNAL: jnp.mean(charge)}
+        return state._replace(cost_critic=params, cost_optimiser=optimiser), metrics
 
     def policy_loss(
         policy: Any,
@@ -217,11 +208,18 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
         state: AgentState, batch: Batch, multiplier: jax.Array, with_policy: bool
     ) -> tuple[AgentState, Metrics]:
         keys = jax.random.split(jax.random.fold_in(state.key, state.updates), 5)
-        state, metrics = update_critics(state, batch, keys[0], keys[1], keys[4])
+        next_action_key, target_key, action_key, charge_key, signal_key = keys
+        target_policy = state.policy if state.target_policy is None else state.target_policy
+        next_action, next_log_prob = head.target(
+            target_policy, batch.next_observation, next_action_key
+        )
+        state, metrics = update_reward_critics(state, batch, next_action, next_log_prob)
+        state, more = update_cost_critic(state, batch, next_action, target_key, signal_key)
+        metrics = metrics | more
         if with_policy:
-            state, policy_metrics = update_policy(state, batch, multiplier, keys[2], keys[3])
+            state, more = update_policy(state, batch, multiplier, action_key, charge_key)
             state = move_targets(state)
-            metrics = metrics | policy_metrics
+            metrics = metrics | more
         return state._replace(updates=state.updates + 1), metrics
 
     return OffPolicyAgent(init, head.explore, head.mode, update)

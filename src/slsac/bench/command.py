@@ -9,7 +9,9 @@ from collections.abc import Callable
 from slsac import provenance
 from slsac.bench import SECTIONS, tasks, training, update
 from slsac.bench.timing import Record, around, table, write_page
+from slsac.envs import require_known
 from slsac.errors import InvalidInput
+from slsac.presets import off_policy_preset
 
 COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
     "training": {
@@ -67,6 +69,13 @@ COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
 
 def run_bench(options: argparse.Namespace) -> int:
     """Measures the sections that were asked for, one after the other."""
+    for name in ("rounds", "steps"):
+        if getattr(options, name) < 1:
+            raise InvalidInput(f"{name} is {getattr(options, name)}; it must be at least 1")
+    require_known(options.env)
+    for algo in options.algos:
+        off_policy_preset(algo, options.env)
+    measure = _measures(options)
     machine = provenance.describe()
     results: dict[str, object] = {"machine": machine, "peer": options.peer}
     print(f"{machine['cpu']}, {machine['cores']} cores, medians of {options.rounds} rounds")
@@ -74,7 +83,6 @@ def run_bench(options: argparse.Namespace) -> int:
     if options.page:
         for name in asked:  # before the minutes that the figures take
             around(options.page, name)
-    measure = _measures(options)
     for name in asked:
         records = measure[name]()
         results[name] = records

@@ -2,7 +2,15 @@
 
 from slsac.envs.check import check_safe_env
 from slsac.envs.gymnasium import duplicate_env, for_certificate
-from slsac.envs.registry import Copies, copies_of, env_source, family, list_envs, make_env
+from slsac.envs.registry import (
+    Copies,
+    copies_of,
+    env_source,
+    family,
+    list_envs,
+    make_env,
+    require_known,
+)
 
 __all__ = ["Copies", "check_safe_env", "copies_of", "duplicate_env", "env_source", "family",
-           "for_certificate", "list_envs", "make_env"]  # fmt: skip
+           "for_certificate", "list_envs", "make_env", "require_known"]  # fmt: skip

@@ -7,7 +7,10 @@ The cost is ``info["cost"]`` after each step, or the third item of a six-tuple
 from __future__ import annotations
 
 import copy
+import importlib
 import math
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +25,7 @@ from slsac.envs.contract import (
     space_problems,
     step_problem,
 )
-from slsac.errors import InvalidInput
+from slsac.errors import InvalidInput, env_failure
 from slsac.types import EnvSpec, Step
 
 DEFAULT_HORIZON = 1000
@@ -33,7 +36,8 @@ class GymnasiumEnv:
     """A Gymnasium env as a ``SafeEnv``; actions in [-1, 1] are mapped to its own bounds.
 
     Args:
-        env: a registered id, an env object (used as it is) or a factory without arguments.
+        env: a registered id or ``module:Id-v0``, an env object (used as it is), or a factory
+            without arguments.
         horizon: steps after which episodes are truncated, for an env without a time limit of
             its own (then 1000 if not given) or to shorten the one it has.
         render_mode: for an id only; objects and factories bring their own.
@@ -49,9 +53,9 @@ class GymnasiumEnv:
         own_limit: int | None
         if isinstance(env, str):
             self.env: Any = make_registered(env, render_mode)
-            own_limit = gym.spec(env).max_episode_steps
+            own_limit = registered_spec(env).max_episode_steps
         else:
-            self.env = env() if is_factory(env) else env  # type: ignore[operator]
+            self.env = called(env) if is_factory(env) else env
             own_limit = _time_limit(self.env)
             own_mode = getattr(self.env, "render_mode", None)
             if render_mode not in (None, own_mode):
@@ -76,7 +80,10 @@ class GymnasiumEnv:
         self._steps = 0
 
     def reset(self, seed: int) -> np.ndarray:
-        result = self.env.reset(seed=seed)
+        try:
+            result = self.env.reset(seed=seed)
+        except Exception as error:
+            raise env_failure(error) from error
         problem = reset_problem(result)
         if problem:
             raise InvalidInput(f"{name_of(self.env)}: {problem}")
@@ -87,7 +94,10 @@ class GymnasiumEnv:
         box = self.env.action_space
         unit = np.clip(action, -1.0, 1.0).reshape(box.shape)
         own_units = (self._action_centre + self._action_scale * unit).astype(box.dtype)
-        result = self.env.step(own_units)
+        try:
+            result = self.env.step(own_units)
+        except Exception as error:
+            raise env_failure(error) from error
         problem = step_problem(result) or cost_problem(result)
         if problem:
             raise InvalidInput(f"{name_of(self.env)}: {problem}")
@@ -124,6 +134,17 @@ def is_factory(env: Any) -> bool:
     return callable(env) and (isinstance(env, type) or not hasattr(env, "step"))
 
 
+def called(factory: Any) -> Any:
+    """What a factory makes; an error of one line where it cannot."""
+    try:
+        return factory()
+    except InvalidInput:
+        raise
+    except Exception as error:
+        name = getattr(factory, "__name__", type(factory).__name__)
+        raise InvalidInput(f"env {name} cannot be made: {env_failure(error)}") from error
+
+
 def duplicate_env(env: Any) -> Any:
     """An env argument for evaluation: the one that ``env`` names for it, or another of the same."""
     return env.for_evaluation() if hasattr(env, "for_evaluation") else another_env(env)
@@ -151,6 +172,24 @@ def another_env(env: Any) -> Any:
         ) from error
 
 
+def registered_spec(env_id: str) -> Any:
+    """What Gymnasium knows of an id; ``module:Id-v0`` imports the module that registers it.
+
+    Raises `gymnasium.error.Error` where there is no such id.
+    """
+    module, colon, name = env_id.rpartition(":")
+    if colon:
+        if (here := os.getcwd()) not in sys.path:
+            sys.path.append(here)  # where a user's own module is; a console script leaves it out
+        try:
+            importlib.import_module(module)
+        except Exception as error:
+            raise InvalidInput(
+                f"env {env_id!r}: module {module!r} cannot be imported: {env_failure(error)}"
+            ) from error
+    return gym.spec(name)
+
+
 def make_registered(env_id: str, render_mode: str | None) -> Any:
     """A registered env without Gymnasium's own clock and checker, which refuse six-tuples."""
     # Passing None would fail for env classes that know no render_mode at all.
@@ -160,6 +199,8 @@ def make_registered(env_id: str, render_mode: str | None) -> Any:
     except (gym.error.Error, ImportError) as error:
         reason = " ".join(str(error).split())
         raise InvalidInput(f"env {env_id!r} cannot be made: {reason}") from error
+    except Exception as error:
+        raise InvalidInput(f"env {env_id!r} cannot be made: {env_failure(error)}") from error
 
 
 def _time_limit(env: Any) -> int | None:

@@ -85,7 +85,16 @@ class DrivingEnv:
         observation, _ = self._env.reset(seed=self.scenario(seed))
         self._steps = 0
         self._seen = {"crash": 0.0, "off_road": 0.0}
-        return np.array(observation, np.float32)
+        return self._told(observation)
+
+    def _told(self, observation: np.ndarray) -> np.ndarray:
+        told = np.array(observation, np.float32)
+        if self._config.lidar == "closeness":
+            # Most rays meet nothing. As 240 ones they would push a unit of a network's first layer
+            # below 0 for every state alike, from where a ReLU does not come back.
+            rays = told[-self._config.lasers :]
+            np.subtract(1.0, rays, out=rays)
+        return told
 
     def step(self, action: np.ndarray) -> Step:
         unit = np.clip(np.asarray(action, np.float64), -1.0, 1.0)
@@ -104,7 +113,7 @@ class DrivingEnv:
             completed = float(np.clip(info["route_completion"], 0.0, 1.0))
             facts = {"success": float(success), "route_completion": completed, **self._seen}
         return Step(
-            np.array(observation, np.float32),
+            self._told(observation),
             float(reward),
             float(violation),
             terminated,

@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 
 from slsac.config import Config
-from slsac.envs.gymnasium import GymnasiumEnv, another_env, duplicate_env, is_factory
+from slsac.envs.gymnasium import (
+    GymnasiumEnv,
+    another_env,
+    called,
+    duplicate_env,
+    is_factory,
+    registered_spec,
+)
 from slsac.envs.metadrive import DESCRIPTION, METADRIVE_ID, MetaDriveFactory
 from slsac.envs.probe import PROBES
 from slsac.envs.safety_gymnasium import TASKS, Family, SafetyGymnasiumEnv
@@ -29,8 +36,8 @@ def make_env(
     """The env as a ``SafeEnv``; an object that is one already comes back as it is.
 
     Args:
-        env: an id from ``list_envs``, any registered Gymnasium id, an env object, or a
-            factory without arguments.
+        env: an id from ``list_envs``, any registered Gymnasium id, ``module:Id-v0`` for one
+            that a module registers, an env object, or a factory without arguments.
         horizon: steps after which episodes are truncated, where the env allows a choice.
     """
     if isinstance(env, str):
@@ -47,15 +54,12 @@ def make_env(
             return MetaDriveFactory(replace(METADRIVE, horizon=horizon or METADRIVE.horizon))()
         if env in PROBES:
             return _as_it_is(PROBES[env].make(), horizon)
-        try:
-            gym.spec(env)
-        except (gym.error.Error, ImportError) as error:
-            raise _unknown_id(env) from error
+        require_known(env)
         return GymnasiumEnv(env, horizon=horizon, render_mode=render_mode)
     if _is_safe_env(env):
         return _as_it_is(env, horizon)
     if is_factory(env):
-        return make_env(env(), horizon=horizon, render_mode=render_mode)  # type: ignore[operator]
+        return make_env(called(env), horizon=horizon, render_mode=render_mode)
     if not hasattr(env, "step"):
         raise InvalidInput(
             f"env is a {type(env).__name__}; allowed: an id, an env object or a factory"
@@ -127,8 +131,14 @@ def _as_it_is(env: Any, horizon: int | None) -> SafeEnv:
     return env  # type: ignore[no-any-return]
 
 
-def _unknown_id(env_id: str) -> InvalidInput:
+def require_known(env_id: str) -> None:
+    """An error, with the nearest ids, where nothing is called ``env_id``."""
     ours = [name for name, _ in list_envs()]
-    everything = [*ours, *gym.registry]
-    near = difflib.get_close_matches(env_id, everything, n=1, cutoff=0.5)
-    return unknown_name("env", env_id, everything if near else ours)
+    if env_id in ours:
+        return
+    try:
+        registered_spec(env_id)
+    except (gym.error.Error, ImportError) as error:
+        everything = [*ours, *gym.registry]
+        near = difflib.get_close_matches(env_id, everything, n=1, cutoff=0.5)
+        raise unknown_name("env", env_id, everything if near else ours) from error

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import yaml
 
 from slsac.config import Config
-from slsac.envs import list_envs
+from slsac.envs import require_known
 from slsac.errors import InvalidInput, unknown_name
 from slsac.overrides import differing, with_overrides
 from slsac.presets import ALGORITHMS, preset
@@ -84,7 +83,7 @@ def parse(values: Any) -> Spec:
             raise unknown_name("algo", algo, ALGORITHMS)
     envs = _names(fields["envs"], "envs")
     for env in envs:
-        _require_env(env)
+        require_known(env)
     overrides = _mapping(fields.get("overrides", {}), "overrides")
     _known(overrides, "overrides field", ("common", "algos", "envs"))
     variants = _mapping(fields.get("variants", {}), "variants")
@@ -151,15 +150,6 @@ def train_arguments(trial: Trial) -> list[str]:
 
 def _folder(name: str) -> str:
     return re.sub(r"[/:]", "-", name)
-
-
-def _require_env(env: str) -> None:
-    known = [name for name, _ in list_envs()]
-    if env not in known:
-        try:
-            gym.spec(env)
-        except (gym.error.Error, ImportError):
-            raise unknown_name("env", env, known) from None
 
 
 def _mapping(value: Any, field: str) -> dict[str, Any]:

@@ -7,8 +7,6 @@ checkpoint, which falls between epochs, needs no simulator state and resume is e
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -19,7 +17,7 @@ from slsac import multiplier as multipliers
 from slsac.config import OnPolicyConfig
 from slsac.display import Display
 from slsac.envs import Copies
-from slsac.errors import EnvFailed, InvalidInput
+from slsac.errors import InvalidInput
 from slsac.evaluate import Evaluation, row_by_row
 from slsac.lock import RunLock
 from slsac.on_policy import agent as agents
@@ -54,6 +52,7 @@ class Trainer:
         env: SafeEnv,
         copies: Copies,
         display: Display,
+        lock: RunLock,
         *,
         new: bool,
     ) -> None:
@@ -67,7 +66,7 @@ class Trainer:
         length = config.steps_per_epoch // config.num_envs
         self.records = Records(config, run, copies.evaluation, display)
         self.log = self.records.log
-        self.lock: RunLock | None = None
+        self.lock = lock
         """Held while the run directory is in use."""
 
         self.agent = agents.build(config, self.spec)
@@ -143,21 +142,14 @@ class Trainer:
             return mean + noise[self._collector.time]
 
         self._act = act
-        with self._failures_named():
+        with self.records.env_failures_named(self.step):
             self._collector.begin(self.step, self.records)
         self._playing = True
 
     def take_step(self) -> None:
         """One step of every environment."""
-        with self._failures_named():
+        with self.records.env_failures_named(self.step):
             self.step = self._collector.take_step(self._act, self.step, self.records)
-
-    @contextlib.contextmanager
-    def _failures_named(self) -> Iterator[None]:
-        try:
-            yield
-        except (InvalidInput, EnvFailed) as error:
-            self.records.fail(f"the environment failed at step {self.step}: {error}")
 
     def _end_epoch(self) -> None:
         self._playing = False
@@ -259,5 +251,4 @@ class Trainer:
     def close(self) -> None:
         self.records.close()
         self._envs.close()
-        if self.lock is not None:
-            self.lock.release()
+        self.lock.release()

@@ -122,8 +122,9 @@ def main() -> None:
             print(f"marked {mark_stale(path, options.reason)} runs below {path} stale")
         for page, text in pages().items():
             page.write_text(text)
+        mark = marks(summarise_runs([ROOT / "results"]).groups)
         for picture, folders in pictures().items():
-            write_curves(folders, picture)
+            write_curves(folders, picture, mark)
     except (InvalidInput, json.JSONDecodeError) as error:
         raise SystemExit(f"record: {error}") from None
 

@@ -1,7 +1,7 @@
 """Training on an environment of one's own: any Gymnasium env whose info holds a cost.
 
 A cart on a line is paid for its speed and charged for speeding. The limit allows a cost of 5 in an
-episode of 50 steps; the fastest drive that keeps to it is worth about 32, full speed 50.
+episode of 50 steps; the fastest drive that keeps to it is worth about 32, full speed 48.
 """
 
 import gymnasium as gym

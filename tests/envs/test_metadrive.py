@@ -122,19 +122,17 @@ def test_the_task_is_the_papers(training: WorkerEnv) -> None:
     assert training.spec.horizon == 1_000
 
 
-def test_rays_are_told_as_closeness_or_as_the_simulators_distance(short_test: WorkerEnv) -> None:
-    config = short_test.source.config
-    with contextlib.closing(
-        WorkerEnv(MetaDriveFactory(replace(config, lidar="distance"), "evaluation"))
-    ) as by_distance:
-        for told, distance in (
-            (short_test.reset(3), by_distance.reset(3)),
-            *((short_test.step(a).observation, by_distance.step(a).observation)
-              for a in [np.ones(2, np.float32)] * 3),
-        ):  # fmt: skip
-            np.testing.assert_array_equal(told[:19], distance[:19])
-            np.testing.assert_array_equal(told[19:], np.float32(1.0) - distance[19:])
-            assert (told[19:] == 0.0).mean() > 0.5  # nothing there
+def test_rays_are_told_as_closeness_or_as_the_simulators_distance(training: WorkerEnv) -> None:
+    simulators = MetaDriveFactory(replace(METADRIVE, lidar="distance"))
+    with contextlib.closing(simulators()) as by_distance:
+        pairs = [(training.reset(3), by_distance.reset(3))]
+        for _ in range(3):
+            action = np.ones(2, np.float32)
+            pairs.append((training.step(action)[0], by_distance.step(action)[0]))
+    for told, distance in pairs:
+        np.testing.assert_array_equal(told[:19], distance[:19])
+        np.testing.assert_array_equal(told[19:], np.float32(1.0) - distance[19:])
+        assert (told[19:] == 0.0).mean() > 0.5  # nothing there
 
 
 def test_runs_from_before_the_choice_keep_the_simulators_distance(tmp_path: Path) -> None:

@@ -135,30 +135,29 @@ def looks(groups: Sequence[Group], mark: dict[str, str]) -> dict[str, Look]:
     return found
 
 
-def write_curves(runs: Sequence[Path], out: Path) -> None:
-    """Draws the training curves of all runs at or below ``runs`` as PNG or SVG."""
+def write_curves(runs: Sequence[Path], out: Path, mark: dict[str, str] | None = None) -> None:
+    """Draws the training curves of all runs at or below ``runs`` as PNG or SVG.
+
+    Args:
+        mark: letters of settings, where the picture stands beside a table that has some.
+    """
     if out.suffix not in (".png", ".svg"):
         raise InvalidInput(f"out is {str(out)!r}; its name must end in .png or .svg")
     try:
-        import matplotlib
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+        from matplotlib.lines import Line2D
     except ImportError:
         raise InvalidInput(
             "plots need the extra 'report'; run `pip install 'slsac[report]'`"
         ) from None
-    matplotlib.use("Agg")
-    # The same runs give the same bytes.
-    matplotlib.rcParams["svg.hashsalt"] = "slsac"
-    matplotlib.rcParams["svg.fonttype"] = "none"  # text as text: smaller files
-    import matplotlib.pyplot as plt
-    from matplotlib.lines import Line2D
-
     groups = summarise_runs(runs).groups
-    mark = marks(groups)
+    own = marks(groups)
+    mark = own if mark is None else {settings: mark[settings] for settings in own}
     tasks = list(dict.fromkeys(group.env for group in groups))
     look = looks(groups, mark)
-    figure, axes = plt.subplots(
-        len(tasks), 2, figsize=(11, 3.6 * len(tasks) + 0.9), squeeze=False, layout="constrained"
-    )
+    figure = Figure(figsize=(11, 3.6 * len(tasks) + 0.9), layout="constrained")
+    axes = figure.subplots(len(tasks), 2, squeeze=False)
     for (left, right), task in zip(axes, tasks, strict=True):
         members = [group for group in groups if group.env == task]
         for axis, name in ((left, "return"), (right, "cost")):
@@ -187,8 +186,9 @@ def write_curves(runs: Sequence[Path], out: Path) -> None:
     figure.supxlabel(caption(groups, mark), x=0.005, ha="left", fontsize=7, color="0.35")
     out.parent.mkdir(parents=True, exist_ok=True)
     metadata = {"Date": None} if out.suffix == ".svg" else {"Software": None}
-    figure.savefig(out, dpi=150, metadata=metadata)
-    plt.close(figure)
+    # The same runs give the same bytes, with text as text, which makes smaller files.
+    with mpl.rc_context({"svg.hashsalt": "slsac", "svg.fonttype": "none"}):
+        figure.savefig(out, dpi=150, metadata=metadata)
 
 
 def caption(groups: Sequence[Group], mark: dict[str, str]) -> str:

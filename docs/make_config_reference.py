@@ -32,7 +32,8 @@ The values are those of `sl-sac`; where the navigation tasks differ, theirs stan
 ON_POLICY = """
 ## On-policy algorithms
 
-The values are those of `ppo-lag`; where `cpo` differs, its own stand second.
+The values are those of `ppo-lag`; where `cpo` differs, its own stand second. The multiplier's signal is
+taken from episodes (`critic` is refused, and so is `tighten`); `cpo` goes by their mean, and its trust region is held against it.
 
 """
 HEADER = """| field | allowed | value | meaning |
@@ -78,9 +79,8 @@ def rows(first: Any, second: Any, prefix: str = "") -> list[str]:
             found += rows(one, two, f"{prefix}{name}.")
         else:
             value = f"{one} / {two}" if one != two and name not in ("algo", "env") else f"{one}"
-            found.append(
-                f"| `{prefix}{name}` | {allowed(hint)} | {value} | {texts.get(name, '')} |"
-            )
+            meaning = texts.get(name, "").replace("|", "\\|")
+            found.append(f"| `{prefix}{name}` | {allowed(hint)} | {value} | {meaning} |")
     return found
 
 

@@ -327,7 +327,7 @@ class OffPolicyConfig:
     algo: str
     """Name of a preset, as `slsac algos` lists them."""
     env: str
-    """Task id, as `slsac envs` lists them, or any Gymnasium id."""
+    """Task id, as `slsac envs` lists them, any Gymnasium id, or ``module:Id-v0``."""
     seed: int
     """Seed of everything random."""
     steps: int
@@ -474,7 +474,7 @@ class OnPolicyConfig:
     algo: str
     """Name of a preset, as `slsac algos` lists them."""
     env: str
-    """Task id, as `slsac envs` lists them, or any Gymnasium id."""
+    """Task id, as `slsac envs` lists them, any Gymnasium id, or ``module:Id-v0``."""
     seed: int
     """Seed of everything random."""
     steps: int

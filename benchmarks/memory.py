@@ -34,7 +34,7 @@ def main() -> None:
             for step in range(spec.horizon):
                 trainer.replay.add(actions[step], 1.0, 0.0, False, observations[step + 1])
         for _ in range(options.updates):
-            trainer._learn()
+            trainer.learn()
         status = Path("/proc/self/status").read_text()
         trainer.close()
     print(f"{options.algo} on {options.env} with {options.transitions:,} transitions in replay")

@@ -17,8 +17,7 @@ from slsac import branch, checkpoint, rundir
 from slsac.cli import main
 from slsac.config import Config
 from slsac.errors import InvalidInput
-from slsac.overrides import differing
-from slsac.presets import preset
+from slsac.overrides import as_flags
 from slsac.runlog import read_lines
 
 
@@ -135,18 +134,13 @@ def test_nothing_is_lost_where_a_branch_is_refused(tmp_path: Path, source: Path)
     finished(quick(), run, tmp_path / "resumed", overwrite=True, inexact=True)
 
 
-def _flag(value: Any) -> str:
-    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-
-
 def test_on_the_command_line(
     tmp_path: Path, source: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config, _, _ = rundir.read_config(source)
-    changed = differing(config, preset(config.algo, config.env))
-    same = [part for name, (value, _) in changed.items() for part in (f"--{name}", _flag(value))]
+    same = as_flags(config)
     run = tmp_path / "branch"
-    named = ["--env", config.env, "--run", str(run), "--from", str(source)]
+    named = ["--run", str(run), "--from", str(source)]
     assert main(["train", *named, *same, "--steps", "180"]) == 0
     assert f"the first 60 steps are those of {source}" in capsys.readouterr().out
     assert rundir.completed_step(run) == 180

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from slsac.cli import parse_overrides
 from slsac.config import Config
 from slsac.errors import InvalidInput
-from slsac.overrides import field_names, from_dict, to_dict, with_overrides
+from slsac.overrides import as_flags, field_names, from_dict, to_dict, with_overrides
 from slsac.presets import ALGORITHMS, preset
 
 VELOCITY = "SafetyHopperVelocity-v1"
@@ -278,6 +279,19 @@ def test_bad_value_is_named_with_what_is_allowed(name: str, value: Any, message:
     with pytest.raises(InvalidInput) as caught:
         with_overrides(sl_sac(), {name: value})
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("env", ["SafetyPointGoal1-v0", "MetaDriveSafe-v0"])
+@pytest.mark.parametrize("algo", ["wcsac", "cpo"])
+def test_flags_give_the_config_that_they_were_made_of(algo: str, env: str) -> None:
+    changed = {
+        "policy.hidden": (8, 4), "cost_limit": 0.125, "seed": 3, "steps": 12_345,
+        "cost_critic.optimiser.max_gradient_norm": None,
+    } | ({"cost_critic.cost_floor": -2.5} if algo == "wcsac" else {"num_envs": 4})  # fmt: skip
+    config = with_overrides(preset(algo, env), changed)
+    given = parse_overrides(as_flags(config))
+    assert (given.pop("algo"), given.pop("env")) == (algo, env)
+    assert with_overrides(preset(algo, env), given) == config
 
 
 def test_a_part_that_is_made_directly_checks_its_choices_too() -> None:

@@ -13,6 +13,7 @@ from jax.flatten_util import ravel_pytree
 
 from slsac.agent import off_policy
 from slsac.agent.off_policy import AgentState, OffPolicyAgent
+from slsac.agent.optimisers import finite_parts
 from slsac.overrides import with_overrides
 from slsac.presets import SL_SAC
 from slsac.types import Batch, EnvSpec
@@ -248,7 +249,9 @@ def test_zero_multiplier_leaves_the_cost_critic_out_of_the_policy() -> None:
     assert equal(one.policy, two.policy)
 
 
-jitted_finite_parts = jax.jit(off_policy.finite_parts)
+jitted_finite_parts = jax.jit(
+    lambda state, metrics: finite_parts(state, metrics, off_policy.LEARNED)
+)
 
 
 @pytest.mark.parametrize("part", ["policy", "reward_critics", "cost_critic", "log_temperature"])

@@ -9,9 +9,9 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from slsac.config import OffPolicyConfig
+from slsac.config import Config, OffPolicyConfig
 from slsac.errors import InvalidInput, unknown_name
-from slsac.presets import algorithm
+from slsac.presets import algorithm, preset
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -112,6 +112,18 @@ def differing(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:
     first, second = dotted(to_dict(one)), dotted(to_dict(other))
     pairs = {name: (first.get(name), second.get(name)) for name in (first | second)}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def as_flags(config: Config) -> list[str]:
+    """The arguments of `slsac train` that give ``config``: its preset, and what differs from it."""
+    changed = differing(config, preset(config.algo, config.env))
+    named = {"algo": config.algo, "env": config.env, "seed": config.seed, "steps": config.steps}
+    named |= {name: value for name, (value, _) in changed.items()}
+    flags = []
+    for name, value in named.items():
+        text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+        flags += [f"--{name.replace('_', '-')}", text]
+    return flags
 
 
 def _part(hint: Any) -> type | None:

@@ -135,7 +135,7 @@ class Trainer:
             )
         episode_over = self.observe(action)
         if self.step > self.config.warmup_steps:
-            self._learn()
+            self.learn()
         self.move_multiplier()
         return episode_over
 
@@ -169,7 +169,8 @@ class Trainer:
             self._end_episode()
         return episode_over
 
-    def _learn(self) -> None:
+    def learn(self) -> None:
+        """One update of the agent."""
         with_policy = self.policy_is_due()
         self._state, values, finite = self._update(
             self._state, self.sample(), np.float32(self.multiplier_state.value), with_policy

@@ -16,7 +16,7 @@ import optax
 from slsac.agent import cost_critic as cost_critics
 from slsac.agent import policy as policies
 from slsac.agent import reward_critic as reward_critics
-from slsac.agent.optimisers import build_optimiser
+from slsac.agent.optimisers import build_optimiser, descend, finite_parts
 from slsac.config import OffPolicyConfig
 from slsac.types import Batch, EnvSpec
 
@@ -225,27 +225,7 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
     return OffPolicyAgent(init, head.explore, head.mode, update)
 
 
-def descend(
-    optimiser: optax.GradientTransformation, gradient: Any, state: optax.OptState, params: Any
-) -> tuple[Any, optax.OptState]:
-    """One step of the optimiser: the new parameters and its new state."""
-    updates, state = optimiser.update(gradient, state, params)
-    return optax.apply_updates(params, updates), state
-
-
 LEARNED = ("policy", "reward_critics", "cost_critic", "log_temperature")
-
-
-def finite_parts(
-    state: Any, metrics: Metrics, learned: tuple[str, ...] = LEARNED
-) -> dict[str, jax.Array]:
-    """Which losses and learned parameters hold finite numbers only, by name."""
-    finite = {name: jnp.isfinite(value) for name, value in metrics.items()}
-    for name in learned:
-        leaves = jax.tree.leaves(getattr(state, name))
-        # inf - inf is nan and nan spreads, so one finite sum of magnitudes clears a whole tree.
-        finite[name + " parameters"] = jnp.isfinite(sum(jnp.sum(jnp.abs(leaf)) for leaf in leaves))
-    return finite
 
 
 class PackedUpdate:
@@ -264,7 +244,7 @@ class PackedUpdate:
         self, state: AgentState, batch: Batch, multiplier: jax.Array, with_policy: bool
     ) -> tuple[AgentState, jax.Array, jax.Array]:
         state, metrics = self._update(state, batch, multiplier, with_policy)
-        finite = finite_parts(state, metrics)
+        finite = finite_parts(state, metrics, LEARNED)
         self.metric_names[with_policy] = list(metrics)
         self.part_names[with_policy] = list(finite)
         return state, jnp.stack(list(metrics.values())), jnp.stack(list(finite.values()))

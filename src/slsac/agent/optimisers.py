@@ -1,8 +1,12 @@
-"""Turns an `OptimiserConfig` into an optax transformation."""
+"""Optimisers by their configuration, one step of one, and whether what it left is finite."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import jax
+import jax.numpy as jnp
 import optax
 
 from slsac import langevin
@@ -47,3 +51,33 @@ def build_optimiser(
     if config.max_gradient_norm is None:
         return optimiser
     return optax.chain(langevin.clip_by_norm(config.max_gradient_norm, stacked=stacked), optimiser)
+
+
+def descend(
+    optimiser: optax.GradientTransformation,
+    gradient: Any,
+    state: optax.OptState,
+    params: Any,
+    rate_scale: jax.Array | None = None,
+) -> tuple[Any, optax.OptState]:
+    """One step of the optimiser: the new parameters and its new state.
+
+    Args:
+        rate_scale: of a learning rate that changes from call to call.
+    """
+    updates, state = optimiser.update(gradient, state, params)
+    if rate_scale is not None:
+        updates = jax.tree.map(lambda leaf: rate_scale * leaf, updates)
+    return optax.apply_updates(params, updates), state
+
+
+def finite_parts(
+    state: Any, metrics: Mapping[str, jax.Array], learned: Sequence[str]
+) -> dict[str, jax.Array]:
+    """Which losses and learned parameters hold finite numbers only, by name."""
+    finite = {name: jnp.isfinite(value) for name, value in metrics.items()}
+    for name in learned:
+        leaves = jax.tree.leaves(getattr(state, name))
+        # inf - inf is nan and nan spreads, so one finite sum of magnitudes clears a whole tree.
+        finite[name + " parameters"] = jnp.isfinite(sum(jnp.sum(jnp.abs(leaf)) for leaf in leaves))
+    return finite

@@ -42,7 +42,7 @@ def training(
             trainers[algo] = trainer
             calls[f"{algo} floor"] = floor_call(matrix_products(config, trainer.spec))
             calls[f"{algo} update"] = lambda trainer=trainer: [  # type: ignore[misc]
-                trainer._learn() for _ in range(trainer.config.policy_delay)
+                trainer.learn() for _ in range(trainer.config.policy_delay)
             ]
         found: dict[str, list[float]] = {name: [] for name in (*calls, *algos, "peer")}
         for _ in range(rounds):

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from slsac.agent import off_policy, reward_critic
-from slsac.agent.optimisers import build_optimiser
+from slsac.agent.optimisers import build_optimiser, descend
 from slsac.bench.timing import Record, in_turns, ratio
 from slsac.config import OffPolicyConfig
 from slsac.envs import make_env
@@ -116,7 +116,7 @@ def critics_call(config: OffPolicyConfig, spec: EnvSpec) -> Callable[[], Any]:
     def update(params: Any, state: Any) -> Any:
         target = critics.aggregate(critics.values(params, batch.next_observation, batch.action))
         gradient = jax.grad(critics.loss, has_aux=True)(params, batch, target)[0]
-        return off_policy.descend(optimiser, gradient, state, params)
+        return descend(optimiser, gradient, state, params)
 
     step = jax.jit(update, donate_argnums=(0, 1))
     params = critics.init(jax.random.PRNGKey(0))

@@ -14,7 +14,7 @@ import yaml
 from slsac.config import Config
 from slsac.envs import require_known
 from slsac.errors import InvalidInput, unknown_name
-from slsac.overrides import differing, with_overrides
+from slsac.overrides import as_flags, with_overrides
 from slsac.presets import ALGORITHMS, preset
 
 PRODUCTS = ("table", "curves", "report")
@@ -137,15 +137,7 @@ def expand(spec: Spec, out: Path) -> list[Trial]:
 
 def train_arguments(trial: Trial) -> list[str]:
     """Arguments of `slsac train` that make the trial's run."""
-    config = trial.config
-    arguments = ["--algo", config.algo, "--env", config.env, "--run", str(trial.run)]
-    changed = differing(preset(config.algo, config.env), config)
-    for name, value in {"seed": config.seed, "steps": config.steps}.items():
-        changed[name] = (None, value)
-    for name, (_, value) in changed.items():
-        text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        arguments.append(f"--{name.replace('_', '-')}={text}")
-    return arguments
+    return [*as_flags(trial.config), "--run", str(trial.run)]
 
 
 def _folder(name: str) -> str:

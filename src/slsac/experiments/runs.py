@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ from slsac import rundir
 from slsac.config import Config
 from slsac.errors import InvalidInput
 from slsac.evaluate import Evaluation, from_record
-from slsac.overrides import dotted, to_dict
+from slsac.overrides import as_flags, differing
 from slsac.presets import preset
 from slsac.runlog import read_lines
 
@@ -87,22 +88,13 @@ def steps_per_second(run: Run) -> float | None:
 
 def changes(config: Config) -> dict[str, Any]:
     """The fields, but for the seed, in which ``config`` differs from its preset."""
-    base = dotted(to_dict(preset(config.algo, config.env)))
-    return {
-        name: value
-        for name, value in dotted(to_dict(config)).items()
-        if name != "seed" and value != base[name]
-    }
+    changed = differing(config, preset(config.algo, config.env))
+    return {name: value for name, (value, _) in changed.items() if name != "seed"}
 
 
 def command(config: Config) -> str:
     """The command that makes the run: its preset, and every field that differs from it."""
-    named = {"seed": config.seed, "steps": config.steps} | changes(config)
-    flags = []
-    for name, value in named.items():
-        text = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
-        flags.append(f"--{name.replace('_', '-')} {text}")
-    return f"slsac train --algo {config.algo} --env {config.env} {' '.join(flags)}"
+    return shlex.join(["slsac", "train", *as_flags(config)])
 
 
 def without_seed(config: Config) -> Config:

@@ -13,8 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from slsac.agent.off_policy import finite_parts
-from slsac.agent.optimisers import build_optimiser
+from slsac.agent.optimisers import build_optimiser, descend, finite_parts
 from slsac.config import OnPolicyConfig
 from slsac.networks import MLP
 from slsac.on_policy import cpo, gaussian, ppo_lag
@@ -125,7 +124,7 @@ def build(config: OnPolicyConfig, spec: EnvSpec) -> OnPolicyAgent:
             batch.reward_target,
             config.reward_critic.weight_penalty,
         )
-        reward_critic, reward_state = _descend(
+        reward_critic, reward_state = descend(
             reward_optimiser, gradient, learned.reward_optimiser, learned.reward_critic
         )
         cost_loss, gradient = jax.value_and_grad(critic_loss)(
@@ -134,7 +133,7 @@ def build(config: OnPolicyConfig, spec: EnvSpec) -> OnPolicyAgent:
             batch.cost_target,
             config.cost_critic.weight_penalty,
         )
-        cost_critic, cost_state = _descend(
+        cost_critic, cost_state = descend(
             cost_optimiser, gradient, learned.cost_optimiser, learned.cost_critic
         )
         learned = learned._replace(
@@ -177,7 +176,7 @@ def build(config: OnPolicyConfig, spec: EnvSpec) -> OnPolicyAgent:
             gradient, policy_metrics = jax.grad(ppo_lag.policy_loss, has_aux=True)(
                 learned.policy, batch, constraint.multiplier, config.clipped.ratio
             )
-            policy, state = _descend(
+            policy, state = descend(
                 policy_optimiser, gradient, learned.policy_optimiser, learned.policy, rate_scale
             )
             learned = learned._replace(policy=policy, policy_optimiser=state)
@@ -231,16 +230,3 @@ def build(config: OnPolicyConfig, spec: EnvSpec) -> OnPolicyAgent:
         return state, metrics, finite_parts(state, metrics, LEARNED)
 
     return OnPolicyAgent(init, explore, predict, update)
-
-
-def _descend(
-    optimiser: optax.GradientTransformation,
-    gradient: Any,
-    state: optax.OptState,
-    params: Any,
-    rate_scale: jax.Array | None = None,
-) -> tuple[Any, optax.OptState]:
-    updates, state = optimiser.update(gradient, state, params)
-    if rate_scale is not None:
-        updates = jax.tree.map(lambda leaf: rate_scale * leaf, updates)
-    return optax.apply_updates(params, updates), state

@@ -285,7 +285,7 @@ def test_bad_value_is_named_with_what_is_allowed(name: str, value: Any, message:
 @pytest.mark.parametrize("algo", ["wcsac", "cpo"])
 def test_flags_give_the_config_that_they_were_made_of(algo: str, env: str) -> None:
     changed = {
-        "policy.hidden": (8, 4), "cost_limit": 0.125, "seed": 3, "steps": 12_345,
+        "policy.hidden": (8, 4), "cost_limit": 0.125, "seed": 3, "steps": 12_344,
         "cost_critic.optimiser.max_gradient_norm": None,
     } | ({"cost_critic.cost_floor": -2.5} if algo == "wcsac" else {"num_envs": 4})  # fmt: skip
     config = with_overrides(preset(algo, env), changed)

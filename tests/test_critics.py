@@ -322,6 +322,46 @@ def test_trained_quantiles_are_those_of_the_cost() -> None:
     assert float(charge[0]) == pytest.approx(3.0, abs=0.2)
 
 
+@pytest.mark.parametrize(
+    ("threshold", "mean", "deviation"), [(0.05, 1.0, 0.69), (1.0, 1.5, 0.27)], ids=["small", "1"]
+)
+def test_a_small_threshold_learns_a_distribution_from_its_own_targets(
+    threshold: float, mean: float, deviation: float
+) -> None:
+    # One state, cost 1 in a tenth of steps, discount .9: the cost-to-go has mean .1 / .1 and
+    # variance .09 / (1 - .81). With the paper's threshold of 1 most errors are within it, where the
+    # minimiser is an expectile: the mean comes out half as high again, with little spread (the
+    # second row is what was seen; docs/huber-threshold.md has more).
+    config = replace(
+        COST, hidden=(16, 16), embedding=16, quantiles=16, huber_threshold=threshold, discount=0.9
+    )
+    critic = cost_critic.build(config, SPEC, 0.5)
+    optimiser = optax.adam(optax.exponential_decay(1e-2, 500, 0.2))
+    nothing = jnp.zeros((32, 3))
+
+    def step(carry: Any, key: jax.Array) -> Any:
+        params, target, state = carry
+        cost_key, loss_key = jax.random.split(key)
+        cost = (jax.random.uniform(cost_key, (32,)) < 0.1).astype(jnp.float32)
+        batch = Batch(nothing, nothing[:, :2], cost, cost, nothing, jnp.zeros(32))
+        gradient = jax.grad(critic.loss, has_aux=True)(
+            params, target, batch, batch.action, loss_key
+        )[0]
+        updates, state = optimiser.update(gradient, state)
+        params = optax.apply_updates(params, updates)
+        return (params, optax.incremental_update(params, target, 0.05), state), None
+
+    @jax.jit
+    def train(params: Any, keys: jax.Array) -> Any:
+        return jax.lax.scan(step, (params, params, optimiser.init(params)), keys)[0][1]
+
+    trained = train(jax.jit(critic.init)(KEY), jax.random.split(KEY, 1_500))
+    fractions = (jnp.arange(100) + 0.5)[None] / 100
+    quantiles = np.asarray(trained(nothing[:1], nothing[:1, :2], fractions))[0]
+    assert quantiles.mean() == pytest.approx(mean, rel=0.15)
+    assert quantiles.std() == pytest.approx(deviation, rel=0.3)
+
+
 SCALAR = replace(SAC_LAG.cost_critic, hidden=(1,), discount=0.5)
 
 

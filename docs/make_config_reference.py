@@ -32,8 +32,9 @@ The values are those of `sl-sac`; where the navigation tasks differ, theirs stan
 ON_POLICY = """
 ## On-policy algorithms
 
-The values are those of `ppo-lag`; where `cpo` differs, its own stand second. The multiplier's signal is
-taken from episodes (`critic` is refused, and so is `tighten`); `cpo` goes by their mean, and its trust region is held against it.
+The values are those of `ppo-lag`; where `cpo` differs, its own stand second. The multiplier's
+signal is taken from episodes (`critic` is refused, and so is `tighten`), and that of `cpo` is their
+mean.
 
 """
 HEADER = """| field | allowed | value | meaning |

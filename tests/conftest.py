@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -120,3 +122,15 @@ def write_spec(folder: Path, **fields: Any) -> Path:
     path = folder / "spec.yaml"
     path.write_text(yaml.safe_dump(SMALL_SPEC | fields))
     return path
+
+
+def wait_for(condition: Callable[[], Any], process: subprocess.Popen[Any] | None = None) -> Any:
+    """The first truth that ``condition`` returns, while ``process`` is still at it."""
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline:
+        if found := condition():
+            return found
+        if process is not None and process.poll() is not None:
+            raise AssertionError(f"it ended before: {process.communicate()}")
+        time.sleep(0.01)
+    raise AssertionError("it did not happen")

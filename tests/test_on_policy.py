@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import small_config
+from conftest import small_config, wait_for
 from test_resume import everything, finished_steps, slsac, stopped, undisturbed
 
 from slsac import Agent, rundir
@@ -484,10 +483,7 @@ def test_killed_and_resumed_on_the_command_line_equals_undisturbed(tmp_path: Pat
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors.decode()
     process = slsac("train", *flags, "--run", str(tmp_path / "b"))
-    deadline = time.monotonic() + 300
-    while finished_steps(tmp_path / "b") < 2_500 and time.monotonic() < deadline:
-        assert process.poll() is None, "the run ended before it could be killed"
-        time.sleep(0.01)
+    wait_for(lambda: finished_steps(tmp_path / "b") >= 2_500, process)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     process = slsac("resume", str(tmp_path / "b"))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import small_config
+from conftest import small_config, wait_for
 
 from slsac import checkpoint, provenance, rundir
 from slsac.cli import main
@@ -242,10 +242,7 @@ def test_killed_at_random_moments_and_resumed_equals_undisturbed(tmp_path: Path)
     moments = random.Random(0)
     process = slsac("train", *HOPPER_FLAGS, "--run", str(killed_run))
     for goal in (200, 450, 700):
-        deadline = time.monotonic() + 300
-        while finished_steps(killed_run) < goal and time.monotonic() < deadline:
-            assert process.poll() is None, "the run ended before it could be killed"
-            time.sleep(0.01)
+        wait_for(lambda goal=goal: finished_steps(killed_run) >= goal, process)
         time.sleep(moments.uniform(0.0, 0.2))
         process.send_signal(signal.SIGKILL)
         process.communicate()

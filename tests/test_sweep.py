@@ -9,14 +9,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 import yaml
-from conftest import SMALL_SPEC, write_spec
+from conftest import SMALL_SPEC, wait_for, write_spec
 from recorded import make_run
 from rich.console import Console
 from test_resume import everything, finished_steps
@@ -44,17 +43,6 @@ def slsac(*arguments: str) -> subprocess.Popen[str]:
         )  # fmt: skip
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def wait_for(condition: Callable[[], Any], sweep: subprocess.Popen[str] | None = None) -> Any:
-    """The first truth that ``condition`` returns, while ``sweep`` is still at it."""
-    deadline = time.monotonic() + 240
-    while time.monotonic() < deadline:
-        if found := condition():
-            return found
-        assert sweep is None or sweep.poll() is None, sweep.communicate()[0]
-        time.sleep(0.02)
-    raise AssertionError("it did not happen")
 
 
 def processes() -> dict[int, tuple[int, list[str]]]:

@@ -96,7 +96,7 @@ class Cohort:
             trainer.share_state(functools.partial(self._state_of, k))
 
     def _state_of(self, k: int) -> AgentState:
-        return self._take(self._state, k)  # type: ignore[no-any-return]
+        return self._take(self._state, k)
 
     @property
     def step(self) -> int:

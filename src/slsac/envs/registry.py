@@ -128,7 +128,7 @@ def _as_it_is(env: Any, horizon: int | None) -> SafeEnv:
         raise InvalidInput(
             f"horizon is {horizon}; allowed: {env.spec.horizon}, which this env has fixed"
         )
-    return env  # type: ignore[no-any-return]
+    return env
 
 
 def require_known(env_id: str) -> None:

@@ -125,7 +125,7 @@ def _use_plain_sky() -> None:
         return
 
     def get(self: Any) -> str | None:
-        return self.__dict__["xml_string"]  # type: ignore[no-any-return]
+        return self.__dict__["xml_string"]
 
     def set_with_plain_sky(self: Any, xml: str | None) -> None:
         self.__dict__["xml_string"] = xml and SKY.sub(PLAIN_SKY, xml)
@@ -254,7 +254,7 @@ class SafetyGymnasiumEnv:
         own_seed = seed % 2**32
         self._steps = 0
         if self._fast is not None:
-            return self._fast.reset(own_seed)  # type: ignore[no-any-return]
+            return self._fast.reset(own_seed)
         observation, _ = self.env.reset(seed=own_seed)
         return np.asarray(observation, np.float32)
 

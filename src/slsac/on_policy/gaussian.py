@@ -57,7 +57,7 @@ def normalise(normaliser: Normaliser, observation: jax.Array, bound: float) -> j
 
 def mean_action(gaussian: Gaussian, observation: jax.Array) -> jax.Array:
     """The middle of the distribution, for normalised observations; not clipped."""
-    return gaussian.network(observation, jnp.tanh)  # type: ignore[no-any-return]
+    return gaussian.network(observation, jnp.tanh)
 
 
 def log_prob(action: jax.Array, mean: jax.Array, log_std: jax.Array) -> jax.Array:

@@ -38,7 +38,7 @@ class Samples(NamedTuple):
 
 def value(critic: MLP, observation: jax.Array) -> jax.Array:
     """V of normalised observations ``[..., observation_size]``."""
-    return critic(observation, jnp.tanh)[..., 0]  # type: ignore[no-any-return]
+    return critic(observation, jnp.tanh)[..., 0]
 
 
 def prepare(

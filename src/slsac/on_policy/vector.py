@@ -117,7 +117,7 @@ def sendable(make_env: Callable[[], SafeEnv], processes: int) -> bytes:
     import cloudpickle
 
     try:
-        return cloudpickle.dumps(make_env)  # type: ignore[no-any-return]
+        return cloudpickle.dumps(make_env)
     except Exception as error:
         raise InvalidInput(
             f"worker_processes is {processes}; it must be 0 for an environment that cannot be sent "

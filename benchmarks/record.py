@@ -5,8 +5,8 @@
     python benchmarks/record.py --stale results/wcsac         marks runs that learning left behind
     python benchmarks/record.py                               the pages only
 
-docs/results.md and the "Results so far" of each page under docs/algorithms are made from the
-committed files alone, by the functions behind `slsac table`; nothing in them is typed by hand.
+docs/results.md, the certificates in docs/risk.md and the "Results so far" of each page under
+docs/algorithms are made from the committed files alone; nothing in them is typed by hand.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import argparse
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 from slsac import rundir
 from slsac.errors import InvalidInput
@@ -66,11 +67,49 @@ def pages() -> dict[Path, str]:
     summary = summarise_runs([ROOT / "results"])
     results = ROOT / "docs" / "results.md"
     made = {results: with_block(results, as_markdown(sections(summary), level=3))}
+    risk = ROOT / "docs" / "risk.md"
+    made[risk] = with_block(risk, certificates())
     for page in sorted((ROOT / "docs" / "algorithms").glob("*.md")):
         if START in page.read_text():
             runs = [run for run in summary.runs if page_of(run.config.algo) == page.stem]
             made[page] = with_block(page, results_so_far(runs, marks(summary.groups)))
     return made
+
+
+def certificates() -> str:
+    """A row for every certificate under results/."""
+    header = ("run", "steps", "episodes", "over the limit, at most", "CVaR at", "CVaR",
+              "its bounds", "verdict", "cost critic (discounted)")  # fmt: skip
+    rows = [header, ("---",) * len(header)]
+    for path in sorted((ROOT / "results").rglob("certificate.json")):
+        made = json.loads(path.read_text())
+        run, cvar = made["run"], made["cvar"][0]
+        page = path.with_suffix(".html").relative_to(ROOT)
+        bounds = [
+            "none" if bound is None else f"{bound:.1f}"
+            for bound in (cvar["lower_bound"], cvar["upper_bound"])
+        ]
+        rows.append((
+            f"[{run['algo']} on {run['env']}, seed {run['seed']}](../{page})",
+            f"{run['steps']:,}",
+            f"{made['protocol']['episodes']}",
+            f"{100 * made['violation']['upper_bound']:.3g} %",
+            f"{cvar['tail_fraction']:g}",
+            f"{cvar['estimate']:.1f}",
+            " to ".join(bounds),
+            made["verdict"]["outcome"],
+            about_critic(made["calibration"]),
+        ))  # fmt: skip
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows) + "\n"
+
+
+def about_critic(calibration: dict[str, Any]) -> str:
+    """How far off a cost critic is, with its interval."""
+    for name in ("delta", "bias"):
+        if name in calibration:
+            low, high = calibration[f"{name}_interval"]
+            return f"{name} {calibration[name]:.2f} ({low:.2f} to {high:.2f})"
+    return ""
 
 
 def pictures() -> dict[Path, list[Path]]:

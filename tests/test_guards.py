@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 from conftest import small_config
 
-from slsac import checkpoint, rundir
+from slsac import Agent, checkpoint, rundir
 from slsac.cli import main
 from slsac.envs.probe import Constant
 from slsac.errors import EnvFailed, InvalidInput, TrainingFailed
@@ -201,4 +202,29 @@ def test_a_start_that_fails_leaves_neither_env_nor_lock(
         with pytest.raises(OSError, match="no"):
             rundir.start(config, tmp_path, env=lambda: Watched("never"))
     assert closed == ["never"]
+    RunLock(tmp_path).release()
+
+
+def test_an_env_that_was_given_stays_open_when_a_start_is_refused(tmp_path: Path) -> None:
+    class Given(Raises):
+        closed = False
+
+        def __deepcopy__(self, memo: Any) -> Any:
+            raise TypeError("no copies")
+
+        def close(self) -> None:
+            self.closed = True
+
+    env = Given("never")
+    with pytest.raises(InvalidInput, match="cannot be copied"):
+        rundir.start(small_config("ProbeConstant-v0"), tmp_path, env=env)
+    assert not env.closed
+
+
+def test_an_agent_that_nobody_has_any_more_lets_go_of_its_run(tmp_path: Path) -> None:
+    agent = Agent("sac-lag", env="ProbeChoice-v0", run=tmp_path)
+    with pytest.raises(InvalidInput, match="in use by another process or agent"):
+        RunLock(tmp_path)
+    del agent
+    gc.collect()
     RunLock(tmp_path).release()

@@ -227,7 +227,8 @@ class FailsLater(Choice):
     [
         ("invalid", 2, False, "fuel"),
         ("env", 2, True, "fuel"),
-        ("bug", 1, False, "KeyError: 'fuel'"),
+        ("bug", 1, False, r"KeyError: 'fuel' \(.*test_on_policy\.py, line \d+\)"),
+        ("bug", 0, False, r"KeyError: 'fuel' \(.*test_on_policy\.py, line \d+\)"),
         ("dies", 1, True, r"worker process 0 died \(exit code 7\)"),
         ("env", 0, False, "fuel"),
     ],

@@ -183,8 +183,9 @@ def test_an_error_is_no_less_than_nothing(error: float) -> None:
 
 
 def test_cvar_is_of_one_list_of_episodes() -> None:
-    with pytest.raises(InvalidInput, match=r"episode_costs has shape \(2, 4\); .* a vector"):
-        risk.empirical_cvar(np.zeros((2, 4)), 0.5)
+    for shape in ((2, 4), ()):
+        with pytest.raises(InvalidInput, match=r"episode_costs has shape \(.*\); .* a vector"):
+            risk.empirical_cvar(np.zeros(shape), 0.5)
 
 
 def test_violation_bound_by_hand() -> None:

@@ -227,11 +227,12 @@ class Agent:
         os.replace(partial, target)
 
     def close(self) -> None:
-        """Closes environments and logs."""
+        """Closes environments, logs and the display."""
         if self._trainer is not None:
             self._trainer.close()
         if self._evaluation_env is not None:
             self._evaluation_env.close()
+        self._display.close()
 
 
 def env_name(env: Any) -> str:

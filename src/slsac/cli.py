@@ -129,6 +129,8 @@ def _train_seeds(config: Any, seeds: int, folder: Path, overwrite: bool, display
     except KeyboardInterrupt:
         display.note(f"stopped at step {together.step:,}; continue each: slsac resume --inexact")
         return 130
+    except OSError as error:
+        together.trainers[0].records.fail(f"{error} at step {together.step}", error)
     finally:
         together.close()
     display.note(f"results are in {runs}")

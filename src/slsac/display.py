@@ -21,6 +21,8 @@ class Display(Protocol):
 
     def note(self, text: str) -> None: ...
 
+    def close(self) -> None: ...
+
 
 class Silent:
     """Shows nothing but notes, which go to standard error."""
@@ -36,6 +38,9 @@ class Silent:
 
     def note(self, text: str) -> None:
         print(text, file=sys.stderr)
+
+    def close(self) -> None:
+        pass
 
 
 class Terminal:
@@ -129,6 +134,9 @@ class Labelled:
 
     def note(self, text: str) -> None:
         self._terminal.note(text + self._label)
+
+    def close(self) -> None:
+        pass  # it is not the terminal's only user
 
 
 @contextmanager

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 
 class InvalidInput(ValueError):
@@ -28,9 +29,24 @@ class RunDamaged(Failed):
 
 
 def env_failure(error: Exception) -> EnvFailed:
-    """What an environment raised, with the place: the text is all that a command line shows."""
+    """What an environment raised, in one line with the place, which is all that is shown of it."""
     at = traceback.extract_tb(error.__traceback__)[-1]
-    return EnvFailed(f"{type(error).__name__}: {error} ({at.filename}, line {at.lineno})")
+    file, line = at.filename, at.lineno
+    if isinstance(error, SyntaxError):
+        file, line = error.filename or file, error.lineno
+    text = " ".join(str(error).split())
+    return EnvFailed(f"{type(error).__name__}: {text} ({file}, line {line})")
+
+
+@contextlib.contextmanager
+def env_failures() -> Iterator[None]:
+    """Turns whatever a call of an environment raises into `EnvFailed`."""
+    try:
+        yield
+    except (InvalidInput, Failed):
+        raise
+    except Exception as error:
+        raise env_failure(error) from error
 
 
 def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InvalidInput:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from slsac.errors import env_failures
 from slsac.risk import empirical_cvar
 from slsac.seeds import Branch, episode_seed
 from slsac.types import SafeEnv
@@ -92,14 +93,16 @@ def evaluate(
             playing.pop(lane, None)  # its last observation stays in the batch, to no effect
             return
         playing[lane] = episode
-        observations[lane] = envs[lane].reset(episode_seed(seed, Branch.EVALUATION, episode))
+        with env_failures():
+            observations[lane] = envs[lane].reset(episode_seed(seed, Branch.EVALUATION, episode))
 
     for lane in range(len(envs)):
         begin(lane)
     while playing:
         actions = predict(observations) if len(envs) > 1 else predict(observations[0])[None]
         for lane, episode in list(playing.items()):
-            step = envs[lane].step(actions[lane])
+            with env_failures():
+                step = envs[lane].step(actions[lane])
             observations[lane] = step.observation
             results[:, episode] += (step.reward, step.cost, 1.0)
             if step.terminated or step.truncated:

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import fcntl
 import os
+import weakref
 from pathlib import Path
 
 from slsac.errors import InvalidInput
 
 
 class RunLock:
-    """Held from construction until `release`; the system lets go of it when the process ends."""
+    """Held from construction until `release()`, or until nobody has the object any more."""
 
     def __init__(self, run: Path) -> None:
-        self._file: int | None = os.open(run / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        file = os.open(run / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+        # An agent that nobody closes must not keep its run from the next one.
+        self.release = weakref.finalize(self, os.close, file)
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self.release()
-            raise InvalidInput(f"run {str(run)!r} is in use by another process") from None
-
-    def release(self) -> None:
-        if self._file is not None:
-            os.close(self._file)
-            self._file = None
+            raise InvalidInput(f"run {str(run)!r} is in use by another process or agent") from None

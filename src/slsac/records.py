@@ -16,7 +16,7 @@ import numpy as np
 from slsac import checkpoint
 from slsac.config import Config
 from slsac.display import Display
-from slsac.errors import EnvFailed, Failed, InvalidInput, TrainingFailed, env_failure
+from slsac.errors import EnvFailed, InvalidInput, TrainingFailed
 from slsac.evaluate import Evaluation, Lanes, Predict, as_record, evaluate, summarise
 from slsac.metrics import Epoch
 from slsac.risk import empirical_cvar
@@ -161,15 +161,11 @@ class Records:
 
     @contextlib.contextmanager
     def env_failures_named(self, step: int) -> Iterator[None]:
-        """Ends the run where an environment raises, whatever it raises."""
+        """Ends the run where an environment fails, with the last good checkpoint."""
         try:
             yield
         except (InvalidInput, EnvFailed) as error:
             self.fail(f"the environment failed at step {step}: {error}", error)
-        except Failed:
-            raise
-        except Exception as error:
-            self.fail(f"the environment failed at step {step}: {env_failure(error)}", error)
 
     def fail(self, what: str, cause: BaseException | None = None) -> NoReturn:
         """Ends the run with the reason and the last good checkpoint."""

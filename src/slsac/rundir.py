@@ -21,7 +21,7 @@ from slsac import checkpoint, provenance
 from slsac.agent import off_policy
 from slsac.config import Config, OffPolicyConfig, OnPolicyConfig
 from slsac.display import Display, Silent
-from slsac.envs import Copies, copies_of, env_source, make_env
+from slsac.envs import Copies, copies_of, env_source, is_factory, make_env
 from slsac.errors import InvalidInput
 from slsac.lock import RunLock
 from slsac.on_policy import agent as on_policy
@@ -74,9 +74,10 @@ def start(
     """
     require_free(run, overwrite=overwrite)
     # Tried before anything is written or deleted: a bad env or config must not cost an old run.
-    made, copies = tried_env(config.env if env is None else env, config)
+    source = config.env if env is None else env
+    made, copies = tried_env(source, config)
     with contextlib.ExitStack() as opened:
-        opened.callback(made.close)
+        _close_after(opened, made, source)
         lock = claim(run)
         opened.callback(lock.release)
         trainer = LEARNERS[type(config)].trainer(
@@ -96,13 +97,19 @@ def tried_env(env: Any, config: Config) -> tuple[SafeEnv, Copies]:
     source = env_source(env, config)
     made = make_env(source)
     with contextlib.ExitStack() as opened:
-        opened.callback(made.close)
+        _close_after(opened, made, source)
         made.reset(0)
         made.step(np.zeros(made.spec.action_size, np.float32))
         copies = copies_of(source)
         LEARNERS[type(config)].check(config, made.spec, copies)
         opened.pop_all()
     return made, copies
+
+
+def _close_after(opened: contextlib.ExitStack, made: SafeEnv, source: Any) -> None:
+    """Has a failed start close the env that it made; one that it was given stays open."""
+    if isinstance(source, str) or is_factory(source):
+        opened.callback(made.close)
 
 
 def claim(run: Path) -> RunLock:
@@ -115,10 +122,14 @@ def claim(run: Path) -> RunLock:
     # an overwrite that was killed half-way can be started again.
     (run / MARKER).touch()
     lock = RunLock(run)
-    for name in ("config.json", *LOGS, "policy.safetensors"):
-        (run / name).unlink(missing_ok=True)
-    for name in FOLDERS:
-        shutil.rmtree(run / name, ignore_errors=True)
+    try:
+        for name in ("config.json", *LOGS, "policy.safetensors"):
+            (run / name).unlink(missing_ok=True)
+        for name in FOLDERS:
+            shutil.rmtree(run / name, ignore_errors=True)
+    except BaseException:
+        lock.release()
+        raise
     return lock
 
 
@@ -170,7 +181,7 @@ def resume(
     source = env_source(config.env if env is None else env, config)
     made, learner = make_env(source), LEARNERS[type(config)]
     with contextlib.ExitStack() as opened:
-        opened.callback(made.close)
+        _close_after(opened, made, source)
         copies = copies_of(source)
         learner.check(config, made.spec, copies)
         lock = RunLock(run)
@@ -207,11 +218,12 @@ def reached_step(run: Path) -> int:
 
 def trained_steps(run: Path) -> int:
     """The steps that the run's policy has learned from."""
-    if reached := reached_step(run):
-        return reached
+    epochs = [int(line["step"]) for line in read_lines(run / "progress.jsonl")]
+    if isinstance(read_config(run)[0], OnPolicyConfig):
+        return max(epochs, default=0)  # an epoch that is not whole teaches nothing
     # A recorded run keeps no checkpoint; it was complete, and its logs end where it did.
-    lines = [*read_lines(run / "progress.jsonl"), *read_lines(run / "evaluations.jsonl")]
-    return max((int(line["step"]) for line in lines), default=0)
+    evaluations = [int(line["step"]) for line in read_lines(run / "evaluations.jsonl")]
+    return reached_step(run) or max(epochs + evaluations, default=0)
 
 
 def completed_step(run: Path) -> int:

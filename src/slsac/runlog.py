@@ -7,6 +7,7 @@ with the same bytes as an undisturbed one; times are in ``timing.jsonl``.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -78,7 +79,9 @@ class RunLog:
 
     def close(self) -> None:
         if self._tensorboard is not None:
-            self._tensorboard.close()
+            # On a full disk its last lines are lost; the run's own logs have them.
+            with contextlib.suppress(OSError):
+                self._tensorboard.close()
             self._tensorboard = None
 
     def _path(self, name: str) -> Path:

@@ -29,12 +29,12 @@ def tail_count(samples: int, tail_fraction: float) -> int:
 
 def empirical_cvar(episode_costs: Sequence[float] | np.ndarray, tail_fraction: float) -> float:
     """Mean of the worst ``tail_fraction`` of episodes; 1.0 gives the plain mean."""
-    costs = np.sort(np.asarray(episode_costs, dtype=np.float64))
+    costs = np.asarray(episode_costs, dtype=np.float64)
     if costs.ndim != 1:
         raise InvalidInput(f"episode_costs has shape {costs.shape}; it must be a vector")
     if costs.size == 0:
         raise InvalidInput("episode_costs is empty; CVaR needs at least one episode")
-    return float(costs[-tail_count(costs.size, tail_fraction) :].mean())
+    return float(np.sort(costs)[-tail_count(costs.size, tail_fraction) :].mean())
 
 
 class SignalDecomposition(NamedTuple):

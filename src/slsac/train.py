@@ -8,6 +8,7 @@ so a checkpoint needs no simulator state and a resumed run repeats an undisturbe
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from slsac.agent import off_policy
 from slsac.config import OffPolicyConfig
 from slsac.display import Display
 from slsac.envs import Copies
+from slsac.errors import env_failures
 from slsac.evaluate import Evaluation, row_by_row
 from slsac.lock import RunLock
 from slsac.records import Records
@@ -151,7 +153,7 @@ class Trainer:
 
     def observe(self, action: np.ndarray) -> bool:
         """Takes ``action`` in the environment and stores the step; True if it ends the episode."""
-        with self.records.env_failures_named(self.step):
+        with self.records.env_failures_named(self.step), env_failures():
             result = self.env.step(action)
         self._check_step(result.observation, result.reward, result.cost)
         self.replay.add(action, result.reward, result.cost, result.terminated, result.observation)
@@ -224,7 +226,7 @@ class Trainer:
 
     def _begin_episode(self) -> None:
         seed = episode_seed(self.config.seed, Branch.TRAINING, self.records.episode)
-        with self.records.env_failures_named(self.step):
+        with self.records.env_failures_named(self.step), env_failures():
             self._observation = self.env.reset(seed)
         self._check_step(self._observation, 0.0, 0.0)
         self.replay.begin_episode(self._observation)
@@ -297,9 +299,9 @@ class Trainer:
         self._observation = None
 
     def close(self) -> None:
-        self.records.close()
-        self.env.close()
-        self.lock.release()
+        with contextlib.ExitStack() as closing:  # the others too where one fails
+            for close in (self.lock.release, self.env.close, self.records.close):
+                closing.callback(close)
 
     def _check_step(self, observation: np.ndarray, reward: float, cost: float) -> None:
         self.records.check_step(self.step, observation, reward, cost)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -215,15 +216,24 @@ def test_a_module_in_front_of_an_id_is_imported(
         "gym.register('OwnWalk-v0', lambda: Walk(), max_episode_steps=7)\n"
     )
     (tmp_path / "broken_walks.py").write_text("1 / 0\n")
+    (tmp_path / "torn_walks.py").write_text("x = 1\nif\n")
+    (tmp_path / "long_walks.py").write_text("raise ImportError('first\\n   second')\n")
+    monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.chdir(tmp_path)  # where users keep their modules
     assert make_env("own_walks:OwnWalk-v0").spec.horizon == 7
     gym.registry.pop("OwnWalk-v0")
+    monkeypatch.delitem(sys.modules, "own_walks")
     with pytest.raises(InvalidInput, match="'own_walks:Other-v0' does not exist"):
         make_env("own_walks:Other-v0")
+    monkeypatch.delitem(sys.modules, "own_walks")
     with pytest.raises(InvalidInput, match="module 'no_walks' cannot be imported: ModuleNotFound"):
         make_env("no_walks:Walk-v0")
     with pytest.raises(InvalidInput, match=r"ZeroDivisionError: .*broken_walks\.py, line 1\)"):
         make_env("broken_walks:Walk-v0")
+    with pytest.raises(InvalidInput, match=r"SyntaxError: .*torn_walks\.py, line 2\)"):
+        make_env("torn_walks:Walk-v0")
+    with pytest.raises(InvalidInput, match="ImportError: first second "):
+        make_env("long_walks:Walk-v0")
 
 
 def test_an_env_that_cannot_be_made_says_why_in_one_line() -> None:

@@ -1,7 +1,7 @@
 """Tasks with rewards and costs, all behind the ``SafeEnv`` interface."""
 
 from slsac.envs.check import check_safe_env
-from slsac.envs.gymnasium import duplicate_env, for_certificate
+from slsac.envs.gymnasium import duplicate_env, for_certificate, is_factory
 from slsac.envs.registry import (
     Copies,
     copies_of,
@@ -13,4 +13,4 @@ from slsac.envs.registry import (
 )
 
 __all__ = ["Copies", "check_safe_env", "copies_of", "duplicate_env", "env_source", "family",
-           "for_certificate", "list_envs", "make_env", "require_known"]  # fmt: skip
+           "for_certificate", "is_factory", "list_envs", "make_env", "require_known"]  # fmt: skip

@@ -14,7 +14,6 @@ import pickle
 import signal
 import subprocess
 import sys
-import traceback
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from slsac.envs.gymnasium import duplicate_env, for_certificate
-from slsac.errors import EnvFailed, InvalidInput
+from slsac.errors import EnvFailed, InvalidInput, env_failure
 from slsac.types import EnvSpec, SafeEnv, Step
 
 MOST_RESTARTS = 3
@@ -289,8 +288,7 @@ def serve() -> None:
             except InvalidInput as error:
                 answer("invalid", str(error))
             except Exception as error:
-                traceback.print_exc()
-                answer("error", f"{type(error).__name__}: {error}")
+                answer("error", str(env_failure(error)))
             else:
                 answer("result", result)
     except EOFError:

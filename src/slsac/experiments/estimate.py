@@ -17,7 +17,8 @@ from slsac.runlog import read_lines
 SAME_SPEED = ("seed", "steps", "cost_limit", "tail_fraction", "warmup_steps", "polyak",
               "multiplier_warmup_steps", "checkpoint_every_steps", "evaluate_every_epochs",
               "evaluation_episodes", "final_evaluation_episodes", "multiplier.learning_rate",
-              "multiplier.initial", "multiplier.maximum", "policy.temperature")  # fmt: skip
+              "multiplier.initial", "multiplier.maximum", "policy.temperature",
+              "metadrive.lidar")  # fmt: skip
 """Fields in which two runs may differ and still be expected to be as fast as each other."""
 
 

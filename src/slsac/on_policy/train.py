@@ -7,6 +7,7 @@ checkpoint, which falls between epochs, needs no simulator state and resume is e
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import jax
@@ -249,6 +250,6 @@ class Trainer:
         self._playing = False
 
     def close(self) -> None:
-        self.records.close()
-        self._envs.close()
-        self.lock.release()
+        with contextlib.ExitStack() as closing:  # the others too where one fails
+            for close in (self.lock.release, self._envs.close, self.records.close):
+                closing.callback(close)

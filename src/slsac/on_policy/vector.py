@@ -10,7 +10,6 @@ import json
 import multiprocessing
 import pickle
 import signal
-import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Protocol
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from slsac.envs.worker import WorkerEnv
-from slsac.errors import EnvFailed, InvalidInput
+from slsac.errors import EnvFailed, InvalidInput, env_failure, env_failures
 from slsac.types import EnvSpec, SafeEnv
 
 
@@ -76,7 +75,8 @@ def step_slice(envs: Mapping[int, SafeEnv], buffers: Buffers) -> Facts:
             env.begin_step(buffers.actions[index])  # all of them step at once
     for index, env in envs.items():
         action = buffers.actions[index]
-        step = env.finish_step() if isinstance(env, WorkerEnv) else env.step(action)
+        with env_failures():
+            step = env.finish_step() if isinstance(env, WorkerEnv) else env.step(action)
         buffers.observations[index] = step.observation
         buffers.outcomes[index] = (step.reward, step.cost, step.terminated, step.truncated)
         if step.facts and (step.terminated or step.truncated):
@@ -86,7 +86,8 @@ def step_slice(envs: Mapping[int, SafeEnv], buffers: Buffers) -> Facts:
 
 def reset_slice(envs: Mapping[int, SafeEnv], seeds: Mapping[int, int], buffers: Buffers) -> None:
     for index, seed in seeds.items():
-        buffers.observations[index] = envs[index].reset(seed)
+        with env_failures():
+            buffers.observations[index] = envs[index].reset(seed)
 
 
 class InProcess:
@@ -245,8 +246,7 @@ def _work(
     except EnvFailed as error:
         pipe.send_bytes(FAILED + str(error).encode())
     except Exception as error:
-        traceback.print_exc()
-        pipe.send_bytes(FAILED + f"{type(error).__name__}: {error}".encode())
+        pipe.send_bytes(FAILED + str(env_failure(error)).encode())
     finally:
         for env in envs.values():
             env.close()

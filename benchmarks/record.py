@@ -33,7 +33,8 @@ from slsac.presets import ALGORITHMS
 ROOT = Path(__file__).resolve().parent.parent
 FILES = ("config.json", "progress.jsonl", "episodes.jsonl", "evaluations.jsonl", "timing.jsonl",
          "policy.safetensors")  # fmt: skip
-CERTIFICATES = ("calibration.json", "certificate.json")
+CERTIFICATES = ("calibration.json", "certificate.json", "certificate.html",
+                "certificate-episodes.json")  # fmt: skip
 START, END = "<!-- table -->", "<!-- end of table -->"
 
 

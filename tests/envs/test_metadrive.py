@@ -122,19 +122,6 @@ def test_the_task_is_the_papers(training: WorkerEnv) -> None:
     assert training.spec.horizon == 1_000
 
 
-def test_rays_are_told_as_closeness_or_as_the_simulators_distance(training: WorkerEnv) -> None:
-    simulators = MetaDriveFactory(replace(METADRIVE, lidar="distance"))
-    with contextlib.closing(simulators()) as by_distance:
-        pairs = [(training.reset(3), by_distance.reset(3))]
-        for _ in range(3):
-            action = np.ones(2, np.float32)
-            pairs.append((training.step(action)[0], by_distance.step(action)[0]))
-    for told, distance in pairs:
-        np.testing.assert_array_equal(told[:19], distance[:19])
-        np.testing.assert_array_equal(told[19:], np.float32(1.0) - distance[19:])
-        assert (told[19:] == 0.0).mean() > 0.5  # nothing there
-
-
 def test_runs_from_before_the_choice_keep_the_simulators_distance(tmp_path: Path) -> None:
     config = preset("sac-lag", ENV)
     values = to_dict(config)
@@ -146,7 +133,7 @@ def test_runs_from_before_the_choice_keep_the_simulators_distance(tmp_path: Path
 
 
 def test_block_frequencies_are_those_of_the_distribution(training: WorkerEnv) -> None:
-    maps = training.call("maps", range(60))
+    maps = training.call("maps", range(60))  # before any episode, whose road would be in the way
     assert all(len(blocks) == 3 for blocks in maps)
     counts = Counter(name for blocks in maps for name in blocks)
     expected = {"Straight": 0.2, "Curve": 0.3, "InterSection": 0.3, "Roundabout": 0.2}
@@ -155,6 +142,19 @@ def test_block_frequencies_are_those_of_the_distribution(training: WorkerEnv) ->
     for name, share in expected.items():
         count = sum(counts[found] for found in counts if found.endswith(name))
         assert count / 180 == pytest.approx(share, abs=4 * (share * (1 - share) / 180) ** 0.5)
+
+
+def test_rays_are_told_as_closeness_or_as_the_simulators_distance(training: WorkerEnv) -> None:
+    simulators = MetaDriveFactory(replace(METADRIVE, lidar="distance"))
+    with contextlib.closing(simulators()) as by_distance:
+        pairs = [(training.reset(3), by_distance.reset(3))]
+        for _ in range(3):
+            action = np.ones(2, np.float32)
+            pairs.append((training.step(action)[0], by_distance.step(action)[0]))
+    for told, distance in pairs:
+        np.testing.assert_array_equal(told[:19], distance[:19])
+        np.testing.assert_array_equal(told[19:], np.float32(1.0) - distance[19:])
+        assert (told[19:] == 0.0).mean() > 0.5  # nothing there
 
 
 def test_each_share_reaches_its_block() -> None:

@@ -153,6 +153,14 @@ def test_whatever_an_env_raises_is_named_with_its_place_and_the_checkpoint(
     trainer.close()
 
 
+def test_an_env_that_fails_at_once_is_named_before_anything_is_written(tmp_path: Path) -> None:
+    broken = Raises("step")
+    broken.calls = 30
+    with pytest.raises(EnvFailed, match=r"failed in its first step: KeyError: 'fuel' \(.*line \d"):
+        rundir.start(small_config("ProbeConstant-v0"), tmp_path / "run", env=broken)
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_failing_evaluation_names_the_checkpoint(tmp_path: Path) -> None:
     config = small_config("ProbeConstant-v0", steps_per_epoch=20, evaluate_every_epochs=1)
     made: list[Raises] = []

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from slsac.config import CostCriticConfig
+from slsac.errors import env_failures
 from slsac.risk import cvar_error_bound, discounted_cost_limit
 from slsac.seeds import Branch, episode_seed, generator
 from slsac.types import SafeEnv
@@ -59,13 +60,15 @@ def play(
     found = []
     for episode in range(episodes):
         key = jax.random.PRNGKey(episode_seed(seed, Branch.CERTIFICATE, episode))
-        observation = env.reset(episode_seed(seed, Branch.EVALUATION, episode))
+        with env_failures():
+            observation = env.reset(episode_seed(seed, Branch.EVALUATION, episode))
         observations, actions = [], []
         costs: list[float] = []
         over = terminated = False
         while not over:
             action = np.asarray(explore(observation, jax.random.fold_in(key, len(costs))))
-            step = env.step(action)
+            with env_failures():
+                step = env.step(action)
             observations.append(observation)
             actions.append(action)
             costs.append(step.cost)

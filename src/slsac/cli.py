@@ -224,8 +224,8 @@ def _write_video(agent: Any, options: argparse.Namespace) -> None:
     from slsac.video import NoVideo
 
     try:
-        episodes = 1 if options.video_episodes is None else options.video_episodes
-        frames = agent.video(options.video, episodes, seed=options.seed)
+        asked = {} if options.video_episodes is None else {"episodes": options.video_episodes}
+        frames = agent.video(options.video, seed=options.seed, **asked)
         print(f"slsac: {options.video} has {frames} frames", file=sys.stderr)
     except NoVideo as problem:
         # The figures are what was asked for first; a machine that cannot draw still gives them.

@@ -22,7 +22,7 @@ from slsac.agent import off_policy
 from slsac.config import Config, OffPolicyConfig, OnPolicyConfig
 from slsac.display import Display, Silent
 from slsac.envs import Copies, copies_of, env_source, is_factory, make_env
-from slsac.errors import InvalidInput
+from slsac.errors import EnvFailed, InvalidInput, env_failures
 from slsac.lock import RunLock
 from slsac.on_policy import agent as on_policy
 from slsac.on_policy.train import Trainer as OnPolicyTrainer
@@ -98,8 +98,12 @@ def tried_env(env: Any, config: Config) -> tuple[SafeEnv, Copies]:
     made = make_env(source)
     with contextlib.ExitStack() as opened:
         _close_after(opened, made, source)
-        made.reset(0)
-        made.step(np.zeros(made.spec.action_size, np.float32))
+        try:
+            with env_failures():
+                made.reset(0)
+                made.step(np.zeros(made.spec.action_size, np.float32))
+        except EnvFailed as error:
+            raise EnvFailed(f"the environment failed in its first step: {error}") from error
         copies = copies_of(source)
         LEARNERS[type(config)].check(config, made.spec, copies)
         opened.pop_all()

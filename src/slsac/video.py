@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from slsac.errors import InvalidInput, env_failure
+from slsac.errors import InvalidInput, env_failure, env_failures
 from slsac.evaluate import Predict
 from slsac.seeds import Branch, episode_seed
 
@@ -104,10 +104,13 @@ def record(
         # The writer forks to start ffmpeg, and does nothing in between that JAX could disturb.
         warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
         for episode in range(episodes):
-            observation = env.reset(episode_seed(seed, Branch.EVALUATION, episode))
+            with env_failures():
+                observation = env.reset(episode_seed(seed, Branch.EVALUATION, episode))
             steps, gained, paid, over = 0, 0.0, 0.0, False
             while not over:
-                step = env.step(predict(observation))
+                action = predict(observation)
+                with env_failures():
+                    step = env.step(action)
                 observation = step.observation
                 steps, gained, paid = steps + 1, gained + step.reward, paid + step.cost
                 over = step.terminated or step.truncated

@@ -12,7 +12,7 @@ from gymnasium.spaces import Box, Discrete
 
 from slsac.envs import check_safe_env, duplicate_env, make_env
 from slsac.envs.gymnasium import GymnasiumEnv
-from slsac.errors import EnvFailed, InvalidInput
+from slsac.errors import InvalidInput
 from slsac.types import EnvSpec, Step
 
 
@@ -247,17 +247,6 @@ def test_an_env_that_cannot_be_made_says_why_in_one_line() -> None:
                 make_env(env)
     finally:
         gym.registry.pop("Broken-v0")
-
-
-def test_what_an_env_raises_is_named_with_its_place() -> None:
-    class Raises(Walk):
-        def observe(self) -> Any:
-            raise KeyError("fuel")
-
-    env = make_env(Raises())
-    for call in (lambda: env.reset(0), lambda: env.step(np.zeros(2))):
-        with pytest.raises(EnvFailed, match=r"KeyError: 'fuel' \(.*adapter\.py, line \d+\)"):
-            call()
 
 
 def test_a_missing_cost_stops_the_step_with_one_line() -> None:

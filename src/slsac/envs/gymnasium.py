@@ -80,10 +80,7 @@ class GymnasiumEnv:
         self._steps = 0
 
     def reset(self, seed: int) -> np.ndarray:
-        try:
-            result = self.env.reset(seed=seed)
-        except Exception as error:
-            raise env_failure(error) from error
+        result = self.env.reset(seed=seed)
         problem = reset_problem(result)
         if problem:
             raise InvalidInput(f"{name_of(self.env)}: {problem}")
@@ -94,10 +91,7 @@ class GymnasiumEnv:
         box = self.env.action_space
         unit = np.clip(action, -1.0, 1.0).reshape(box.shape)
         own_units = (self._action_centre + self._action_scale * unit).astype(box.dtype)
-        try:
-            result = self.env.step(own_units)
-        except Exception as error:
-            raise env_failure(error) from error
+        result = self.env.step(own_units)
         problem = step_problem(result) or cost_problem(result)
         if problem:
             raise InvalidInput(f"{name_of(self.env)}: {problem}")

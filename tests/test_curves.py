@@ -102,3 +102,20 @@ def test_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["plot", str(tmp_path / "runs"), "--out", "x.pdf"]) == 2
     assert "must end in .png or .svg" in capsys.readouterr().err
+
+
+def test_any_logged_name_can_be_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(tmp_path / "runs" / "a")
+    out = tmp_path / "x.svg"
+    names = ["cost", "multiplier", "window_cvar"]
+    assert main(["plot", str(tmp_path / "runs"), "--out", str(out), "--of", *names]) == 0
+    text = out.read_text()
+    for name in names:
+        assert f"SafetyHopperVelocity-v1: {name}" in text
+    assert "SafetyHopperVelocity-v1: return" not in text
+    assert text.count("limit 25") == 2  # the cost's and the CVaR's; a multiplier has no such limit
+    capsys.readouterr()
+    assert main(["plot", str(tmp_path / "runs"), "--out", str(out), "--of", "lambda"]) == 2
+    error = capsys.readouterr().err
+    assert "of names 'lambda'; these runs have" in error
+    assert "multiplier" in error

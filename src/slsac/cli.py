@@ -247,7 +247,7 @@ def table(options: argparse.Namespace) -> int:
 def plot(options: argparse.Namespace) -> int:
     from slsac.experiments.curves import write_curves
 
-    write_curves([Path(run) for run in options.runs], Path(options.out))
+    write_curves([Path(run) for run in options.runs], Path(options.out), names=options.of)
     print(f"curves are in {options.out}")
     return 0
 
@@ -381,6 +381,11 @@ def _parser() -> Parser:
     made = command("plot", plot, "draw training curves")
     made.add_argument("runs", nargs="+", help="run directories, or folders above them")
     made.add_argument("--out", required=True, help="file to write, .png or .svg")
+    made.add_argument(
+        "--of", nargs="+", metavar="NAME", default=("return", "cost"),
+        help="what to draw (return cost): any name in progress.jsonl, as in --of multiplier "
+        "window_cvar reward_critic_loss",
+    )  # fmt: skip
 
     made = command("report", report, "write everything about runs into one offline HTML file")
     made.add_argument("runs", nargs="+", help="run directories, or folders above them")

@@ -6,6 +6,7 @@ The arithmetic is here once; the report's charts are drawn from the same series.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -24,6 +25,10 @@ COLOURS = {
 SPARE_COLOURS = ("#006d8f", "#8a4b2a", "#5a3fc0", "#3f7d20", "#b0307a", "#6b6b00")
 MARKERS = "osD^vhpX"
 LINES: tuple[Literal["-", "--", "-.", ":"], ...] = ("-", "--", "-.", ":")
+OF_EPISODES = ("return", "cost")
+"""What is drawn from the training episodes, smoothed, with the evaluations as points."""
+IN_COST_UNITS = ("cost", "window_mean", "window_cvar")
+"""What the cost limit can be held against."""
 
 
 class Band(NamedTuple):
@@ -135,11 +140,17 @@ def looks(groups: Sequence[Group], mark: dict[str, str]) -> dict[str, Look]:
     return found
 
 
-def write_curves(runs: Sequence[Path], out: Path, mark: dict[str, str] | None = None) -> None:
+def write_curves(
+    runs: Sequence[Path],
+    out: Path,
+    mark: dict[str, str] | None = None,
+    names: Sequence[str] = OF_EPISODES,
+) -> None:
     """Draws the training curves of all runs at or below ``runs`` as PNG or SVG.
 
     Args:
         mark: letters of settings, where the picture stands beside a table that has some.
+        names: what to draw: return, cost, or any other name in progress.jsonl.
     """
     if out.suffix not in (".png", ".svg"):
         raise InvalidInput(f"out is {str(out)!r}; its name must end in .png or .svg")
@@ -152,38 +163,40 @@ def write_curves(runs: Sequence[Path], out: Path, mark: dict[str, str] | None = 
             "plots need the extra 'report'; run `pip install 'slsac[report]'`"
         ) from None
     groups = summarise_runs(runs).groups
+    require_logged(groups, names)
     own = marks(groups)
     mark = own if mark is None else {settings: mark[settings] for settings in own}
     tasks = list(dict.fromkeys(group.env for group in groups))
     look = looks(groups, mark)
-    figure = Figure(figsize=(11, 3.6 * len(tasks) + 0.9), layout="constrained")
-    axes = figure.subplots(len(tasks), 2, squeeze=False)
-    for (left, right), task in zip(axes, tasks, strict=True):
+    panels = [(task, name) for task in tasks for name in names]
+    columns = min(2, len(names))
+    rows = len(tasks) * math.ceil(len(names) / columns)
+    figure = Figure(figsize=(5.5 * columns, 3.6 * rows + 0.9), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False)
+    # A task begins a row of its own; with an odd number of names its last row has a gap.
+    by_task = axes.reshape(len(tasks), -1)
+    for spare in by_task[:, len(names) :].flat:
+        spare.set_axis_off()
+    for axis, (task, name) in zip(by_task[:, : len(names)].flat, panels, strict=True):
         members = [group for group in groups if group.env == task]
-        for axis, name in ((left, "return"), (right, "cost")):
-            for group in members:
-                _draw(axis, group, name, look[curve_label(group, mark)])
-            axis.set_xlabel("environment steps")
-            axis.set_ylabel(f"{name} of an episode")
-            axis.set_title(f"{task}: {name}", fontsize=10, loc="left")
-            axis.xaxis.set_major_formatter("{x:,.0f}")
-            axis.grid(alpha=0.25)
-            axis.spines[["top", "right"]].set_visible(False)
-        for limit in {group.config.cost_limit for group in members}:
-            right.axhline(limit, color="black", linestyle="--", linewidth=1)
-            right.annotate(
-                f"limit {limit:g}", (1, limit), xycoords=("axes fraction", "data"),
-                xytext=(-4, 3), textcoords="offset points", ha="right", fontsize=8,
-            )  # fmt: skip
-        right.set_ylim(bottom=0)
+        for group in members:
+            _draw(axis, group, name, look[curve_label(group, mark)])
+        axis.set_xlabel("environment steps")
+        axis.set_ylabel(f"{name} of an episode" if name in OF_EPISODES else name)
+        axis.set_title(f"{task}: {name}", fontsize=10, loc="left")
+        axis.xaxis.set_major_formatter("{x:,.0f}")
+        axis.grid(alpha=0.25)
+        axis.spines[["top", "right"]].set_visible(False)
+        if name in IN_COST_UNITS:
+            _draw_limits(axis, members)
     handles = [
         Line2D([], [], color=one.colour, linestyle=one.line, marker=one.marker, markersize=4,
                label=label)
         for label, one in look.items()
     ]  # fmt: skip
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(6, len(handles)),
+    figure.legend(handles=handles, loc="outside upper center", ncols=min(3 * columns, len(handles)),
                   frameon=False)  # fmt: skip
-    figure.supxlabel(caption(groups, mark), x=0.005, ha="left", fontsize=7, color="0.35")
+    figure.supxlabel(caption(groups, mark, names), x=0.005, ha="left", fontsize=7, color="0.35")
     out.parent.mkdir(parents=True, exist_ok=True)
     metadata = {"Date": None} if out.suffix == ".svg" else {"Software": None}
     # The same runs give the same bytes, with text as text, which makes smaller files.
@@ -191,25 +204,52 @@ def write_curves(runs: Sequence[Path], out: Path, mark: dict[str, str] | None = 
         figure.savefig(out, dpi=150, metadata=metadata)
 
 
-def caption(groups: Sequence[Group], mark: dict[str, str]) -> str:
+def require_logged(groups: Sequence[Group], names: Sequence[str]) -> None:
+    """An error unless some run has each of ``names``."""
+    lines = (line for group in groups for run in group.runs for line in run.progress)
+    known = {name for line in lines for name in line} - {"step", "epoch"} | {*OF_EPISODES}
+    for name in names:
+        if name not in known:
+            raise InvalidInput(f"of names {name!r}; these runs have {', '.join(sorted(known))}")
+
+
+def caption(groups: Sequence[Group], mark: dict[str, str], names: Sequence[str]) -> str:
     """What lines, bands and points are, with the window and the settings of each mark."""
     windows = sorted({window_steps(group.runs[0]) for group in groups})
-    text = (
-        "Lines: training episodes, mean over the last "
-        f"{' / '.join(f'{window:,}' for window in windows)} steps and over seeds; bands: standard "
-        "deviation over seeds (none with one seed); points: deterministic evaluations."
-    )
-    return "\n".join([text, *(f"{letter} {settings}" for settings, letter in mark.items())])
+    parts = []
+    if any(name in OF_EPISODES for name in names):
+        width = " / ".join(f"{window:,}" for window in windows)
+        parts.append(
+            f"Lines of return and cost: training episodes, mean over the last {width} steps and "
+            "over seeds; points: deterministic evaluations."
+        )
+    if any(name not in OF_EPISODES for name in names):
+        parts.append("Other lines: as logged after each epoch, mean over seeds.")
+    parts.append("Bands: standard deviation over seeds (none with one seed).")
+    return "\n".join([*parts, *(f"{letter} {settings}" for settings, letter in mark.items())])
 
 
 def _draw(axis: Any, group: Group, name: str, look: Look) -> None:
-    band = training_band(group, name)
+    of_episodes = name in OF_EPISODES
+    band = training_band(group, name) if of_episodes else logged_band(group, name)
     axis.plot(band.steps, band.mean, look.line, color=look.colour, linewidth=1.4)
     axis.fill_between(
         band.steps, band.mean - band.deviation, band.mean + band.deviation,
         color=look.colour, alpha=0.18, linewidth=0,
     )  # fmt: skip
-    points = evaluation_band(group, f"{name}_mean")
-    axis.plot(
-        points.steps, points.mean, look.marker, color=look.colour, markersize=4, markeredgewidth=0
-    )
+    if of_episodes:
+        points = evaluation_band(group, f"{name}_mean")
+        axis.plot(
+            points.steps, points.mean, look.marker, color=look.colour, markersize=4,
+            markeredgewidth=0,
+        )  # fmt: skip
+
+
+def _draw_limits(axis: Any, groups: Sequence[Group]) -> None:
+    for limit in {group.config.cost_limit for group in groups}:
+        axis.axhline(limit, color="black", linestyle="--", linewidth=1)
+        axis.annotate(
+            f"limit {limit:g}", (1, limit), xycoords=("axes fraction", "data"),
+            xytext=(-4, 3), textcoords="offset points", ha="right", fontsize=8,
+        )  # fmt: skip
+    axis.set_ylim(bottom=0)

@@ -311,7 +311,7 @@ def test_the_multiplier_does_not_move_before_an_episode_has_finished(
     trainer = start("ProbeChoice-v0", algo, multiplier__initial=0.5)
     begun = trainer.multiplier_state
     trainer.advance(18)
-    assert trainer.records.window == []
+    assert trainer.episodes.costs == []
     assert trainer.cost_signal is None
     trainer._learn()
     assert trainer.multiplier_state.value == (begun.value if algo == "ppo-lag" else 0.0)

@@ -10,10 +10,16 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from slsac.bench import SECTIONS
 from slsac.errors import Failed, InvalidInput, TrainingFailed
+
+if TYPE_CHECKING:
+    # Commands import what they need: `slsac algos` must not wait for JAX.
+    from slsac.config import Config
+    from slsac.display import Terminal
+    from slsac.rundir import Trainer
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -97,7 +103,7 @@ def train(options: argparse.Namespace) -> int:
             if options.source is not None:
                 raise InvalidInput("--seeds and --from do not go together: a branch has one seed")
             return _train_seeds(config, options.seeds, run, options.overwrite, display)
-        trainer: Any
+        trainer: Trainer
         if options.source is not None:
             trainer = branch.start(
                 config, run, options.source,
@@ -112,7 +118,9 @@ def train(options: argparse.Namespace) -> int:
         display.close()
 
 
-def _train_seeds(config: Any, seeds: int, folder: Path, overwrite: bool, display: Any) -> int:
+def _train_seeds(
+    config: Config, seeds: int, folder: Path, overwrite: bool, display: Terminal
+) -> int:
     from slsac import cohort
     from slsac.display import Labelled
 
@@ -160,7 +168,7 @@ def resume(options: argparse.Namespace) -> int:
         display.close()
 
 
-def _announce(trainer: Any, note: Callable[[str], None]) -> None:
+def _announce(trainer: Trainer, note: Callable[[str], None]) -> None:
     from slsac.risk import discounted_cost_limit
 
     config, spec = trainer.config, trainer.spec
@@ -178,7 +186,7 @@ def _announce(trainer: Any, note: Callable[[str], None]) -> None:
     note(trainer.schedule)
 
 
-def _train_to_end(trainer: Any, display: Any) -> int:
+def _train_to_end(trainer: Trainer, display: Terminal) -> int:
     try:
         trainer.advance(trainer.config.steps)
         if trainer.config.final_evaluation_episodes:

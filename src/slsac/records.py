@@ -16,6 +16,7 @@ import numpy as np
 from slsac import checkpoint
 from slsac.config import Config
 from slsac.display import Display
+from slsac.episodes import Episode, Episodes
 from slsac.errors import EnvFailed, InvalidInput, TrainingFailed
 from slsac.evaluate import Evaluation, Lanes, Predict, as_record, evaluate, summarise
 from slsac.metrics import Epoch
@@ -25,7 +26,7 @@ from slsac.types import SafeEnv
 
 
 class Records:
-    """The logs of a run and the few facts about past episodes that they are made from."""
+    """The logs of a run, its checkpoints, and how it fails. Nothing in here steers learning."""
 
     def __init__(
         self,
@@ -33,14 +34,13 @@ class Records:
         run: Path,
         make_evaluation_env: Callable[[], SafeEnv],
         display: Display,
+        episodes: Episodes,
     ) -> None:
+        """``episodes`` is the trainer's own; the logs say what is in it."""
         self.log = RunLog(run)
-        self.window: list[float] = []
-        """Costs of the most recent episodes, oldest first."""
-        self.episode = 0
-        """Number of episodes that have ended."""
         self.epoch = Epoch()
         self._config, self._run, self._display = config, run, display
+        self._episodes = episodes
         self._evaluation_envs = Lanes(make_evaluation_env)
         self.start_clock(0)
 
@@ -48,19 +48,12 @@ class Records:
         """Speed is counted from here on."""
         self._clock = (time.perf_counter(), step)
 
-    def end_episode(
-        self, step: int, total_return: float, cost: float, length: int, facts: Mapping[str, float]
-    ) -> None:
-        """Adds one finished episode to the window, the epoch and episodes.jsonl.
-
-        Args:
-            facts: further figures of the episode, where the env reports any: see `Step.facts`.
-        """
-        self.window = [*self.window, cost][-self._config.multiplier.window :]
+    def end_episode(self, step: int, episode: Episode) -> None:
+        """Adds one finished episode to the epoch and episodes.jsonl."""
+        total_return, cost, length, facts = episode
         line = {"step": step, "return": total_return, "cost": cost, "length": length, **facts}
         self.log.write("episodes", line)
         self.epoch.episodes.append([total_return, cost, float(length)])
-        self.episode += 1
 
     def end_epoch(
         self,
@@ -72,13 +65,13 @@ class Records:
     ) -> bool:
         """Writes a line of progress and begins the next; True where an evaluation is due."""
         number = step // self._config.steps_per_epoch
-        tail = self._config.tail_fraction
+        tail, window = self._config.tail_fraction, self._episodes.costs
         record = {
             "step": step,
             "epoch": number,
-            "episodes": self.episode,
-            "window_mean": empirical_cvar(self.window, 1.0) if self.window else None,
-            "window_cvar": empirical_cvar(self.window, tail) if self.window else None,
+            "episodes": self._episodes.count,
+            "window_mean": empirical_cvar(window, 1.0) if window else None,
+            "window_cvar": empirical_cvar(window, tail) if window else None,
             "signal": signal,
             "signal_limit": limit,
             "multiplier": multiplier,
@@ -117,8 +110,7 @@ class Records:
         """Writes a checkpoint that `load_checkpoint` can go on from, and the policy."""
         facts = {
             "step": step,
-            "episode": self.episode,
-            "window": self.window,
+            **self._episodes.facts(),
             "epoch": self.epoch.facts(),
             "log_offsets": self.log.offsets(),
             **facts,
@@ -141,7 +133,7 @@ class Records:
                 f"steps is {self._config.steps}; the run is already at step {facts['step']}"
             )
         state = checkpoint.tree_from(found.tensors, like, found.path)
-        self.episode, self.window = facts["episode"], facts["window"]
+        self._episodes.restore(facts)
         self.epoch = Epoch(facts["epoch"])
         self.log.rewind(facts["log_offsets"])
         return state, facts
@@ -156,7 +148,7 @@ class Records:
             names = [name for name, value in given.items() if not np.isfinite(value).all()]
             self.fail(
                 f"the environment returned a non-finite {' and '.join(names)} "
-                f"at step {step}, episode {self.episode}"
+                f"at step {step}, episode {self._episodes.count}"
             )
 
     @contextlib.contextmanager

@@ -12,7 +12,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
@@ -29,17 +29,55 @@ from slsac.on_policy.train import Trainer as OnPolicyTrainer
 from slsac.on_policy.train import check as check_on_policy
 from slsac.overrides import from_dict, to_dict, with_overrides
 from slsac.presets import preset
+from slsac.records import Records
 from slsac.runlog import read_lines
 from slsac.train import Trainer as OffPolicyTrainer
 from slsac.types import EnvSpec, SafeEnv
-
-Trainer = OffPolicyTrainer | OnPolicyTrainer
 
 BEFORE_METADRIVE = {"lidar": "distance"}
 """What runs did that are older than a field, where the field's preset has another value."""
 MARKER = ".slsac-run"
 LOGS = ("progress.jsonl", "episodes.jsonl", "evaluations.jsonl", "timing.jsonl")
 FOLDERS = ("replay", "checkpoints", "tensorboard")
+
+
+class Trainer(Protocol):
+    """A run in progress, whichever way it learns: what the command line and `Agent` work with."""
+
+    run: Path
+    spec: EnvSpec
+    step: int
+    config: Any
+    """An `OffPolicyConfig` or an `OnPolicyConfig`; `Agent.learn` gives it more steps."""
+    state: Any
+    """All that is learned; ``state.policy`` is what `load_policy` gives."""
+    records: Records
+
+    @property
+    def agent(self) -> Any:
+        """The functions of the algorithm."""
+
+    @property
+    def schedule(self) -> str:
+        """When learning takes place, for a person."""
+
+    def advance(self, until: int) -> None:
+        """Trains up to step ``until``."""
+
+    def finish(self) -> None:
+        """Writes the final state and policy, and the final evaluation."""
+
+    def save_final(self) -> None:
+        """Writes the present state, to predict with."""
+
+    def save_checkpoint(self) -> None:
+        """Writes a checkpoint to go on from exactly."""
+
+    def load_checkpoint(self) -> None:
+        """Goes back to the newest readable checkpoint, logs included."""
+
+    def close(self) -> None:
+        """Gives up the run directory and the environments."""
 
 
 class Learner(NamedTuple):
@@ -85,7 +123,7 @@ def start(
         )
         opened.pop_all()
         opened.callback(trainer.close)
-        trainer.log.begin()
+        trainer.records.log.begin()
         trainer.save_checkpoint()
         write_config(config, run, trainer.spec, provenance.describe(together))
         opened.pop_all()

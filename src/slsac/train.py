@@ -20,6 +20,7 @@ from slsac.agent import off_policy
 from slsac.config import OffPolicyConfig
 from slsac.display import Display
 from slsac.envs import Copies
+from slsac.episodes import Episode, Episodes
 from slsac.errors import env_failures
 from slsac.evaluate import Evaluation, row_by_row
 from slsac.lock import RunLock
@@ -46,8 +47,8 @@ class Trainer:
     ) -> None:
         """A trainer at step 0; `slsac.rundir` has the ways to get one, new or to be resumed."""
         self.config, self.run, self.env, self.display = config, run, env, display
-        self.records = Records(config, run, copies.evaluation, display)
-        self.log = self.records.log
+        self.episodes = Episodes(config.multiplier.window)
+        self.records = Records(config, run, copies.evaluation, display, self.episodes)
         self.spec = env.spec
         self.lock = lock
         """Held while the run directory is in use."""
@@ -114,7 +115,7 @@ class Trainer:
     @property
     def cost_signal(self) -> float | None:
         """What the multiplier holds against its limit; None while there is nothing to go by."""
-        return self.multiplier.signal(self.records.window, self._critic_signal)
+        return self.multiplier.signal(self.episodes.costs, self._critic_signal)
 
     def advance(self, until: int) -> None:
         """Trains up to step ``until``, writing logs, evaluations and checkpoints on the way."""
@@ -225,7 +226,7 @@ class Trainer:
             self.save_checkpoint()
 
     def _begin_episode(self) -> None:
-        seed = episode_seed(self.config.seed, Branch.TRAINING, self.records.episode)
+        seed = episode_seed(self.config.seed, Branch.TRAINING, self.episodes.count)
         with self.records.env_failures_named(self.step), env_failures():
             self._observation = self.env.reset(seed)
         self._check_step(self._observation, 0.0, 0.0)
@@ -234,13 +235,11 @@ class Trainer:
         self._episode_length = 0
 
     def _end_episode(self) -> None:
-        self.records.end_episode(
-            self.step,
-            self._episode_return,
-            self._episode_cost,
-            self._episode_length,
-            self._episode_facts,
+        episode = Episode(
+            self._episode_return, self._episode_cost, self._episode_length, self._episode_facts
         )
+        self.episodes.add(episode)
+        self.records.end_episode(self.step, episode)
 
     def end_epoch(self) -> bool:
         """Writes a line of progress; True where an evaluation is due."""

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from slsac.episodes import Episode
 from slsac.on_policy.moments import RunningMoments
 from slsac.on_policy.vector import VectorEnv
-from slsac.records import Records
 from slsac.types import EnvSpec
 
 
@@ -45,9 +45,18 @@ class Collector:
         length: int,
         normalise: Callable[[np.ndarray], np.ndarray],
         next_seed: Callable[[], int],
+        check_step: Callable[[int, np.ndarray, float, float], None],
+        end_episode: Callable[[int, Episode], None],
     ) -> None:
-        """``normalise`` is called once with each raw observation, in the order they are seen."""
+        """A collector before its first epoch.
+
+        Args:
+            normalise: called once with each raw observation, in the order they are seen.
+            check_step: (step, observation, reward, cost); called where one may not be finite.
+            end_episode: (step, episode); called with each episode that has finished.
+        """
         self._envs, self._normalise, self._next_seed = envs, normalise, next_seed
+        self._check_step, self._end_episode = check_step, end_episode
         self._length = length
         rows = (length, num_envs)
         self.rollout = Rollout(
@@ -68,22 +77,20 @@ class Collector:
     def full(self) -> bool:
         return self.time == self._length
 
-    def begin(self, step: int, records: Records) -> None:
+    def begin(self, step: int) -> None:
         """Begins an epoch with a new episode in every environment."""
         self.time = 0
-        self._begin_episodes(np.arange(len(self._lengths)), step, records)
+        self._begin_episodes(np.arange(len(self._lengths)), step)
 
-    def _begin_episodes(self, indices: np.ndarray, step: int, records: Records) -> None:
+    def _begin_episodes(self, indices: np.ndarray, step: int) -> None:
         observations = self._envs.reset({int(index): self._next_seed() for index in indices})
         for observation in observations:
-            records.check_step(step, observation, 0.0, 0.0)
+            self._check_step(step, observation, 0.0, 0.0)
         self._observation[indices] = self._normalise(observations)
         self._returns[indices] = self._costs[indices] = 0.0
         self._lengths[indices] = 0
 
-    def take_step(
-        self, act: Callable[[np.ndarray], np.ndarray], step: int, records: Records
-    ) -> int:
+    def take_step(self, act: Callable[[np.ndarray], np.ndarray], step: int) -> int:
         """One step of every environment; the number of steps taken in all.
 
         Args:
@@ -96,7 +103,7 @@ class Collector:
         # One look at the sums: they are finite only if every entry is.
         if not np.isfinite(stepped.observation.sum() + stepped.reward.sum() + stepped.cost.sum()):
             for one in zip(stepped.observation, stepped.reward, stepped.cost, strict=True):
-                records.check_step(step, *one)
+                self._check_step(step, *one)
         step += len(action)
         following = self._normalise(stepped.observation)
         last = time + 1 == self._length
@@ -117,9 +124,10 @@ class Collector:
             for at in finished:
                 total, cost, length = self._returns[at], self._costs[at], self._lengths[at]
                 facts = stepped.facts.get(int(at), {})
-                records.end_episode(step, float(total), float(cost), int(length), facts)
+                episode = Episode(float(total), float(cost), int(length), facts)
+                self._end_episode(step, episode)
             if not last:
-                self._begin_episodes(finished, step, records)
+                self._begin_episodes(finished, step)
         return step
 
 

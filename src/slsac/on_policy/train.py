@@ -18,6 +18,7 @@ from slsac import multiplier as multipliers
 from slsac.config import OnPolicyConfig
 from slsac.display import Display
 from slsac.envs import Copies
+from slsac.episodes import Episode, Episodes
 from slsac.errors import InvalidInput
 from slsac.evaluate import Evaluation, row_by_row
 from slsac.lock import RunLock
@@ -65,8 +66,8 @@ class Trainer:
         self.config, self.run, self.display = config, run, display
         self.spec = env.spec
         length = config.steps_per_epoch // config.num_envs
-        self.records = Records(config, run, copies.evaluation, display)
-        self.log = self.records.log
+        self.episodes = Episodes(config.multiplier.window)
+        self.records = Records(config, run, copies.evaluation, display, self.episodes)
         self.lock = lock
         """Held while the run directory is in use."""
 
@@ -95,6 +96,8 @@ class Trainer:
             length,
             normaliser(self._moments, config.observation_clip),
             self._next_seed,
+            self.records.check_step,
+            self._end_episode,
         )
         self._playing = False
 
@@ -114,7 +117,7 @@ class Trainer:
     @property
     def cost_signal(self) -> float | None:
         """What is held against the limit; None while no episode has finished."""
-        return self.multiplier.signal(self.records.window, None)
+        return self.multiplier.signal(self.episodes.costs, None)
 
     def advance(self, until: int) -> None:
         """Trains up to step ``until``, writing logs, evaluations and checkpoints on the way.
@@ -144,13 +147,17 @@ class Trainer:
 
         self._act = act
         with self.records.env_failures_named(self.step):
-            self._collector.begin(self.step, self.records)
+            self._collector.begin(self.step)
         self._playing = True
 
     def take_step(self) -> None:
         """One step of every environment."""
         with self.records.env_failures_named(self.step):
-            self.step = self._collector.take_step(self._act, self.step, self.records)
+            self.step = self._collector.take_step(self._act, self.step)
+
+    def _end_episode(self, step: int, episode: Episode) -> None:
+        self.episodes.add(episode)
+        self.records.end_episode(step, episode)
 
     def _end_epoch(self) -> None:
         self._playing = False
@@ -191,9 +198,7 @@ class Trainer:
         over = (0.0 if signal is None else signal) - self.multiplier.limit
         if self.config.trust_region.violation_unit == "per-episode":
             return over
-        # Of the episodes whose cost is in the window, as far as they are this epoch's.
-        window = self.config.multiplier.window
-        lengths = [length for _, _, length in self.records.epoch.episodes][-window:]
+        lengths = self.episodes.lengths
         return over / (float(np.mean(lengths)) if lengths else self.spec.horizon)
 
     def _follow_observations(self) -> None:

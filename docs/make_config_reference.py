@@ -34,7 +34,7 @@ ON_POLICY = """
 
 The values are those of `ppo-lag`; where `cpo` differs, its own stand second. The multiplier's
 signal is taken from episodes (`critic` is refused, and so is `tighten`), and that of `cpo` is their
-mean.
+mean. Optimisers must be `adam` or `adamw`.
 
 """
 HEADER = """| field | allowed | value | meaning |

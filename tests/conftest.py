@@ -13,7 +13,8 @@ from typing import Any
 # Compiling is most of what a test of training costs. Set before jax is imported, so that
 # subprocesses inherit it; the bits do not depend on it.
 os.environ.setdefault(
-    "JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir()) / "slsac-test-jax-cache")
+    "JAX_COMPILATION_CACHE_DIR",
+    str(Path(tempfile.gettempdir()) / f"slsac-test-jax-cache-{os.getuid()}"),
 )
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 

@@ -208,3 +208,16 @@ def test_names_of_environments() -> None:
     assert env_name(Choice()) == "custom:Choice"
     with pytest.raises(InvalidInput, match="pass it again, as env="):
         make_env("custom:Choice")
+
+
+def test_a_seed_decides_sampled_episodes_too(tmp_path: Path) -> None:
+    # Returns of this task depend on the actions alone.
+    agent = Agent("sac-lag", env="ProbeChoice-v0", run=tmp_path / "run")
+    first = agent.evaluate(3, seed=1, deterministic=False).returns
+    agent.predict(np.array([1.0, 0.0], np.float32), deterministic=False)
+    again = agent.evaluate(3, seed=1, deterministic=False).returns
+    np.testing.assert_array_equal(first, again)
+    assert len(set(first)) == 3
+    assert not np.array_equal(agent.evaluate(3, seed=2, deterministic=False).returns, first)
+    assert len(set(agent.evaluate(3, seed=1).returns)) == 1
+    agent.close()

@@ -70,21 +70,6 @@ def test_papers_shared_numbers() -> None:
     assert {name: at(sl_sac(), name) for name in expected} == expected
 
 
-def test_navigation_differs_from_velocity_in_the_documented_numbers_only() -> None:
-    expected = {
-        "env": (VELOCITY, NAVIGATION),
-        "policy.optimiser.learning_rate": (3e-4, 5e-6),
-        "policy.temperature": (0.2, 1e-5),
-        "reward_critic.optimiser.learning_rate": (3e-4, 1e-3),
-        "cost_critic.optimiser.learning_rate": (3e-4, 1e-3),
-        "multiplier.initial": (1e-3, 0.0),
-        "multiplier.learning_rate": (1e-5, 5e-7),
-    }
-    velocity, navigation = sl_sac(), preset("sl-sac", NAVIGATION)
-    pairs = {name: (at(velocity, name), at(navigation, name)) for name in field_names()}
-    assert {name: pair for name, pair in pairs.items() if pair[0] != pair[1]} == expected
-
-
 def test_unknown_algorithm_suggests_the_nearest() -> None:
     with pytest.raises(InvalidInput, match=r"algo 'sl-sax' does not exist; did you mean sl-sac"):
         preset("sl-sax", VELOCITY)

@@ -7,7 +7,12 @@ import re
 from pathlib import Path
 from types import ModuleType
 
+import pytest
+
+from slsac import Agent, check_safe_env
+from slsac.certificate import certify
 from slsac.envs import list_envs
+from slsac.errors import InvalidInput
 from slsac.presets import ALGORITHMS
 
 ROOT = Path(__file__).parent.parent
@@ -55,7 +60,27 @@ def test_every_task_and_algorithm_has_its_place() -> None:
     for name, _ in list_envs():
         assert name in tasks or name.startswith("Probe")
     readme = (ROOT / "README.md").read_text()
-    assert "`sl-sac`" in readme
     for name in ALGORITHMS:
         page = ROOT / "docs" / "algorithms" / f"{name}.md"
-        assert page.exists() or "/" in name
+        assert "/" in name or (page.exists() and f"| `{name}` |" in readme), name
+
+
+def test_the_example_of_an_env_of_ones_own_works_from_training_to_certificate(
+    tmp_path: Path,
+) -> None:
+    speeding = load("examples/custom_env.py").Speeding
+    assert check_safe_env(speeding) == []
+    small = {"hidden": (8, 8)}
+    agent = Agent(
+        "sl-sac", env=speeding, run=tmp_path / "run", warmup_steps=20, batch_size=8,
+        replay_capacity=1_000, policy=small, reward_critic=small, cost_critic=small,
+    )  # fmt: skip
+    agent.learn(60)
+    agent.close()
+    assert Agent.load(tmp_path / "run", env=speeding).evaluate(2).lengths.tolist() == [50, 50]
+    with pytest.raises(InvalidInput, match="pass it again"):
+        Agent.load(tmp_path / "run").evaluate(2)
+    made, played = certify(tmp_path / "run", 2, env=speeding, max_step_cost=0.45)
+    assert played.lengths.tolist() == [50, 50]
+    # A step costs .45 at most; the env tells no time limit, so 1,000 steps are taken for one.
+    assert made["protocol"]["largest_cost"] == pytest.approx(450.0)

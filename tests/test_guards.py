@@ -207,7 +207,7 @@ def test_a_start_that_fails_leaves_neither_env_nor_lock(
     config = small_config("ProbeConstant-v0")
     with monkeypatch.context() as patched:
         patched.setattr(RunLog, "begin", fail)
-        with pytest.raises(OSError, match="no"):
+        with pytest.raises(OSError, match=r"^no$"):
             rundir.start(config, tmp_path, env=lambda: Watched("never"))
     assert closed == ["never"]
     RunLock(tmp_path).release()

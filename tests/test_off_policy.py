@@ -299,3 +299,47 @@ def test_predict_is_the_policys_mode() -> None:
     policy = eqx.tree_at(lambda n: n.biases[-1], policy, jnp.array([0.5, -1.0, 0.0, 0.0]))
     action = agent.predict(policy, jnp.ones(3))
     np.testing.assert_allclose(action, [math.tanh(0.5), math.tanh(-1.0)], rtol=1e-6)
+
+
+def with_options(**options: Any) -> OffPolicyAgent:
+    named = {name.replace("__", "."): value for name, value in options.items()}
+    agent = off_policy.build(with_overrides(SL_SAC, SMALL | named), SPEC)
+    return agent._replace(init=jax.jit(agent.init), update=jax.jit(agent.update, static_argnums=3))
+
+
+def test_online_mean_takes_the_cost_target_at_the_policys_mode() -> None:
+    # Without a floor, under which the values of an untrained critic would be lost.
+    options = {"cost_critic__target_action": "online-mean", "cost_critic__cost_floor": None}
+    agent, batch = with_options(**options), make_batch()
+    state = start(agent)
+    other = start(agent, 1).policy
+
+    def loss(state: AgentState) -> float:
+        return float(agent.update(state, batch, np.float32(0.0), False)[1]["cost_critic_loss"])
+
+    usual = loss(state)
+    assert loss(state._replace(target_policy=other)) == usual
+    assert loss(state._replace(policy=other)) != usual
+    # The mode does not depend on the spread, as a sample would.
+    narrow, wide = (with_constant_policy(state, log_std) for log_std in (-12.0, 0.0))
+    assert loss(narrow) == loss(wide)
+
+
+def test_the_critics_signal_is_what_replayed_actions_are_charged() -> None:
+    options = {"multiplier__signal": "critic", "cost_critic__cost_floor": None}
+    agent, batch = with_options(**options), make_batch()
+    state = start(agent)
+
+    def signal(state: AgentState, batch: Batch) -> float:
+        metrics = agent.update(state, batch, np.float32(0.0), False)[1]
+        return float(metrics[off_policy.CRITIC_SIGNAL])
+
+    # The critic learns first, by at most its learning rate of 3e-4 in its one bias.
+    constant = with_constant_critics(state, reward_value=0.0, cost_value=5.0)
+    assert signal(constant, batch) == pytest.approx(5.0, abs=4e-4)
+    # Where every step ends its task no policy matters, and the actions in the batch do.
+    ended = batch._replace(terminated=np.ones(8, np.float32))
+    other = start(agent, 1).policy
+    usual = signal(state, ended)
+    assert signal(state._replace(policy=other, target_policy=other), ended) == usual
+    assert signal(state, ended._replace(action=-ended.action)) != usual

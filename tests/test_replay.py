@@ -275,3 +275,28 @@ def test_cut_file_is_refused_by_name(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:-4])
     with pytest.raises(RunDamaged, match=r"costs\.bin has 396 bytes; .* need 400$"):
         make(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("costs", "scaling", "expected"),
+    [
+        # Mean 1, deviation sqrt(3) = 1.73205.
+        ([0, 0, 0, 4], "none", [0.0, 4.0]),
+        ([0, 0, 0, 4], "deviation", [0.0, 2.3094]),
+        ([0, 0, 0, 4], "standardised", [-0.57735, 1.73205]),
+        # Mean 1, deviation 9.94987: 99 deviations above the mean would be 9.95, cut at 5.
+        ([0] * 99 + [100], "standardised", [-0.100504, 5.0]),
+        # Nothing to scale by.
+        ([3, 3, 3], "deviation", [3.0]),
+        ([3, 3, 3], "standardised", [0.0]),
+    ],
+)
+def test_costs_are_scaled_by_all_that_were_ever_added(
+    tmp_path: Path, costs: list[int], scaling: str, expected: list[float]
+) -> None:
+    replay = make(tmp_path)
+    replay.begin_episode(np.zeros(2, np.float32))
+    for cost in costs:
+        replay.add(np.zeros(1), 0.0, cost, False, np.zeros(2, np.float32))
+    drawn = np.unique(replay.sample(2_000, scaling).cost)
+    np.testing.assert_allclose(drawn, expected, rtol=1e-4)

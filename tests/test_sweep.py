@@ -20,14 +20,16 @@ from recorded import make_run
 from rich.console import Console
 from test_resume import everything, finished_steps
 
-from slsac import rundir
+from slsac import checkpoint, rundir
 from slsac.cli import main
 from slsac.errors import InvalidInput
 from slsac.experiments import estimate, grid, status, worker
-from slsac.experiments.process import last_line
-from slsac.experiments.sweep import make_products
+from slsac.experiments.process import Job, Outcome, last_line
+from slsac.experiments.sweep import make_job, make_products
+from slsac.experiments.sweep import run as run_trials
 from slsac.experiments.view import Entry, State, View, cells
 from slsac.overrides import with_overrides
+from slsac.provenance import source_digest
 
 TRIALS = ("sac-lag/ProbeChoice-v0/seed0", "sac-lag/ProbeChoice-v0/seed1")
 
@@ -51,10 +53,12 @@ def processes() -> dict[int, tuple[int, list[str]]]:
     for path in Path("/proc").glob("[0-9]*"):
         try:
             command = (path / "cmdline").read_text().split("\0")
-            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+            state, parent, *_ = (path / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        found[int(path.name)] = (parent, command)
+        if state == "Z":  # has ended, and nobody has asked how
+            continue
+        found[int(path.name)] = (int(parent), command)
     return found
 
 
@@ -105,6 +109,7 @@ def test_interrupted_and_killed_local_trials_end_as_undisturbed_ones(
     assert f"lost    {TRIALS[0]}: killed by SIGKILL" in shown
     assert "2 trials: 2 done" in shown
     assert {name: everything(out / name) for name in TRIALS} == sequential
+    assert re.search(r"resuming at step [1-9]", (out / f"{TRIALS[0]}.log").read_text())
 
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
     sweep = slsac(*command)
@@ -433,3 +438,48 @@ def test_a_cluster_that_is_not_there_is_one_line(
     shown = capsys.readouterr().err
     assert "no Ray cluster answers at 'nonsense'" in shown
     assert shown.count("\n") == 1
+
+
+class Losing:
+    """A backend whose every trial is killed; one of them gets on in its ``gets_on``-th life."""
+
+    slots = 1.0
+
+    def __init__(self, run: Path, gets_on: int) -> None:
+        self.submitted: list[str] = []
+        self._run, self._gets_on = run, gets_on
+
+    def submit(self, name: str, job: Job) -> None:
+        self.submitted.append(name)
+
+    def started(self, name: str) -> bool:
+        return True
+
+    def wait(self, seconds: float) -> list[tuple[str, Outcome]]:
+        if len(self.submitted) == self._gets_on:
+            checkpoint.write(self._run / "checkpoints", checkpoint.step_name(100), {}, {})
+        return [(self.submitted[-1], Outcome("lost", "killed by SIGKILL"))]
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("gets_on", "lives"), [(0, 3), (2, 5)])
+def test_a_trial_that_does_not_get_on_is_begun_again_so_many_times(
+    tmp_path: Path, gets_on: int, lives: int
+) -> None:
+    (trial,) = grid.expand(grid.parse(SMALL_SPEC | {"seeds": [0]}), tmp_path)
+    entries = {trial.name: Entry(trial, "waiting")}
+    jobs = {trial.name: make_job(trial, cores=1, inexact=False)}
+    backend = Losing(trial.run, gets_on)
+    view = View(entries, Console(file=io.StringIO()))
+    run_trials(entries, jobs, backend, view, retries=2)
+    assert len(backend.submitted) == lives
+    assert entries[trial.name].state == "failed"
+    assert entries[trial.name].losses == lives
+
+
+def test_a_trial_is_trained_by_the_source_that_its_sweep_was_started_from() -> None:
+    worker._require_same_source(source_digest())
+    with pytest.raises(InvalidInput, match=r"slsac's source is \w+ on .*; it must be other"):
+        worker._require_same_source("other")

@@ -115,7 +115,7 @@ def test_sensors_stay_enabled() -> None:
     assert not fast.env.task.model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_SENSOR
 
 
-def test_rendered_episodes_have_the_same_bits() -> None:
+def test_an_env_that_can_be_drawn_has_the_same_bits() -> None:
     fast, original = both("SafetyCarGoal1-v0", render_mode="rgb_array")
     rng = np.random.default_rng(0)
     for seed in (1, 2):

@@ -132,8 +132,10 @@ def test_runs_from_before_the_choice_keep_the_simulators_distance(tmp_path: Path
     assert found.metadrive == replace(METADRIVE, lidar="distance")
 
 
-def test_block_frequencies_are_those_of_the_distribution(training: WorkerEnv) -> None:
-    maps = training.call("maps", range(60))  # before any episode, whose road would be in the way
+def test_block_frequencies_are_those_of_the_distribution() -> None:
+    # An env of its own, in which no episode has begun: its road would be in the way.
+    with contextlib.closing(surveyed(MetaDriveFactory(METADRIVE))) as env:
+        maps = env.call("maps", range(60))
     assert all(len(blocks) == 3 for blocks in maps)
     counts = Counter(name for blocks in maps for name in blocks)
     expected = {"Straight": 0.2, "Curve": 0.3, "InterSection": 0.3, "Roundabout": 0.2}
@@ -342,7 +344,7 @@ def test_an_env_object_is_evaluated_on_the_held_out_scenarios_too() -> None:
             Agent("sac-lag", env=env, metadrive={"traffic_density": 0.3})
 
 
-def test_an_on_policy_agent_drives_two_cars_at_once(tmp_path: Path) -> None:
+def test_an_on_policy_agent_learns_from_two_cars(tmp_path: Path) -> None:
     config = small_config(
         ENV, "ppo-lag", steps=80, num_envs=2, steps_per_epoch=80, batch_size=20,
         metadrive__horizon=20, final_evaluation_episodes=2,

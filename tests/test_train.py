@@ -1,0 +1,47 @@
+"""The training loop's clocks: when the policy and the multiplier move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import numpy as np
+import pytest
+
+from slsac.train import Trainer
+
+Start = Callable[..., Trainer]
+
+
+def test_the_multiplier_moves_at_every_step_after_its_rest(start: Start) -> None:
+    # Every episode has one step and costs 2, one more than the limit.
+    trainer = start(
+        "ProbeConstant-v0", cost_limit=1.0, multiplier__learning_rate=0.01,
+        multiplier_warmup_steps=5,
+    )  # fmt: skip
+    found = {}
+    for step in (5, 6, 7, 15):
+        trainer.advance(step)
+        found[step] = trainer.multiplier_state.value
+    assert found == pytest.approx({5: 0.0, 6: 0.01, 7: 0.02, 15: 0.1})
+
+
+def test_critics_learn_at_every_step_and_the_policy_at_every_second(start: Start) -> None:
+    trainer = start("ProbeConstant-v0", warmup_steps=10, batch_size=4)
+    moved = {"policy": [], "reward_critics": [], "cost_critic": []}  # type: ignore[var-annotated]
+    trainer.advance(10)
+    for step in range(11, 15):
+        # Copied, since an update reuses the memory of the state it is given.
+        before = {name: jax.tree.map(np.array, getattr(trainer.state, name)) for name in moved}
+        trainer.advance(step)
+        for name, old in before.items():
+            pairs = zip(
+                jax.tree.leaves(old), jax.tree.leaves(getattr(trainer.state, name)), strict=True
+            )
+            moved[name].append(any(np.any(one != two) for one, two in pairs))
+    assert moved == {
+        "policy": [False, True, False, True],
+        "reward_critics": [True] * 4,
+        "cost_critic": [True] * 4,
+    }
+    assert trainer.updates == 4

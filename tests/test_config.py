@@ -174,6 +174,7 @@ def test_fields_that_constrain_each_other_are_checked_together() -> None:
         ("reward_critic.discount", 1, "reward_critic.discount is 1.0; it must be in [0, 1)"),
         ("cost_critic.discount", "1.0", "cost_critic.discount is 1.0; it must be in [0, 1)"),
         ("cost_critic.quantiles", 0, "cost_critic.quantiles is 0; it must be at least 1"),
+        ("cost_critic.members", 0, "cost_critic.members is 0; it must be at least 1"),
         (
             "cost_critic.huber_threshold",
             0,

@@ -14,7 +14,7 @@ import pytest
 
 from slsac.agent import cost_critic, reward_critic
 from slsac.agent.cost_critic import QuantileNetwork, above_floor, draw_fractions
-from slsac.networks import MLP
+from slsac.networks import MLP, Largest
 from slsac.presets import SAC_LAG, SL_SAC
 from slsac.types import Batch, EnvSpec
 
@@ -291,6 +291,56 @@ def test_cost_loss_sends_no_gradient_into_its_target() -> None:
     online, target = jax.jit(jax.grad(loss, argnums=(0, 1)))(params, params)
     assert any(np.any(leaf) for leaf in jax.tree.leaves(online))
     assert not any(np.any(leaf) for leaf in jax.tree.leaves(target))
+
+
+def stacked(*networks: Any) -> Largest:
+    return Largest(jax.tree.map(lambda *leaves: jnp.stack(leaves), *networks))
+
+
+def constant_value(level: float) -> MLP:
+    zeros = jax.tree.map(jnp.zeros_like, MLP((5, 8, 8, 1), key=KEY))
+    return eqx.tree_at(lambda network: network.biases[-1], zeros, jnp.array([level]))
+
+
+@pytest.mark.parametrize("kind", ["quantile", "scalar"])
+def test_of_several_cost_critics_the_largest_counts(kind: str) -> None:
+    config = replace(COST, kind=kind, members=2, discount=0.5, huber_threshold=1.0)
+    critic = cost_critic.build(config, SPEC, 0.5)
+    constant = constant_quantiles if kind == "quantile" else constant_value
+    params = stacked(constant(1.0), constant(3.0))
+    batch = make_batch(cost=jnp.full(6, 2.0))
+    charge = jax.jit(critic.charge)(params, batch.observation, batch.action, KEY)
+    np.testing.assert_array_equal(charge, np.full(6, 3.0))
+    # Both learn 2 + .5 * 3 = 3.5, one from 1 and one from 3.
+    value, metrics = jax.jit(critic.loss)(params, params, batch, batch.action, KEY)
+    assert float(metrics["cost_value"]) == 2.0
+    if kind == "scalar":
+        assert float(value) == 2.5**2 + 0.5**2
+    else:  # Huber losses 2 and .125, weighted with the mean of stratified fractions
+        assert float(value) == pytest.approx((2.0 + 0.125) / 2, abs=2.5 / 64)
+    assert float(metrics["cost_critic_loss"]) == pytest.approx(float(value) / 2)
+
+
+def test_each_of_several_cost_critics_learns_as_it_would_alone() -> None:
+    one, two = (
+        jax.jit(cost_critic.build(replace(COST, members=count), SPEC, 0.5).init)(KEY)
+        for count in (1, 2)
+    )
+    assert isinstance(one, QuantileNetwork)
+    first, second = (jax.tree.map(lambda leaf, k=k: leaf[k], two.members) for k in (0, 1))
+    assert np.any(first.trunk.weights[0] != second.trunk.weights[0])
+    batch = make_batch()
+    critic = cost_critic.build(replace(COST, members=2), SPEC, 0.5)
+
+    def gradient(params: Any) -> Any:
+        loss = lambda params: critic.loss(params, two, batch, batch.action, KEY)[0]  # noqa: E731
+        return jax.jit(jax.grad(loss))(params)
+
+    together = gradient(two).members
+    for k, alone in enumerate((first, second)):
+        pairs = zip(jax.tree.leaves(together), jax.tree.leaves(gradient(alone)), strict=True)
+        for both, single in pairs:
+            np.testing.assert_allclose(both[k], single, rtol=1e-4, atol=1e-7)
 
 
 def test_trained_quantiles_are_those_of_the_cost() -> None:

@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from slsac import rundir
 from slsac.agent import reward_critic
+from slsac.certificate import certify
 from slsac.envs.probe import Choice, HeavyTail
 from slsac.train import Trainer
 
@@ -42,6 +44,21 @@ def test_one_step_is_worth_its_reward_and_its_cost(start: Start) -> None:
     trainer.advance(1_500)
     assert reward_values(trainer, np.ones(1)) == pytest.approx(np.ones(6), abs=0.02)
     assert cost_quantiles(trainer, np.ones(1), SOME_FRACTIONS) == pytest.approx(2.0, abs=0.1)
+
+
+def test_a_run_with_two_cost_critics_learns_resumes_and_is_certified(start: Start) -> None:
+    trainer = start("ProbeConstant-v0", cost_critic__members=2, reward_critic__pairs=1)
+    trainer.advance(1_000)
+    assert cost_quantiles(trainer, np.ones(1), SOME_FRACTIONS) == pytest.approx(2.0, abs=0.1)
+    trainer.save_checkpoint()
+    trainer.close()
+    again = rundir.resume(trainer.run)
+    again.advance(1_010)
+    again.save_final()
+    again.close()
+    certificate, _ = certify(trainer.run, 2)
+    assert certificate["calibration"]["predicted_mean"] == pytest.approx(2.0, abs=0.1)
+    assert certificate["calibration"]["realised_mean"] == 2.0
 
 
 def test_a_chain_is_worth_its_discounted_sums(start: Start) -> None:

@@ -152,6 +152,9 @@ class CostCriticConfig:
     """What the policy is charged of a quantile critic's distribution; risk.py has the formulas."""
     risk_aversion: float
     """Of entropic: its theta, in 1 / cost. Of mean-deviation: how many standard deviations."""
+    members: int
+    """Number of critics that learn side by side. Of several, the largest counts, in targets and in
+    what the policy is charged: a policy seeks what a single critic underestimates."""
     target_action: Literal["shared", "online-mean"]
     """Next action of the target: the reward critics', or the online policy's mean (OmniSafe)."""
     cost_scaling: Literal["none", "deviation", "standardised"]
@@ -183,6 +186,7 @@ class CostCriticConfig:
             self.risk_aversion >= 0 and (self.risk_measure != "entropic" or self.risk_aversion > 0),
             "risk_aversion", self.risk_aversion, "at least 0, and above 0 for the entropic measure",
         )  # fmt: skip
+        _require(self.members >= 1, "members", self.members, "at least 1")
         _require(self.quantiles >= 1, "quantiles", self.quantiles, "at least 1")
         _require(self.embedding >= 1, "embedding", self.embedding, "at least 1")
         _require(self.huber_threshold > 0, "huber_threshold", self.huber_threshold, "above 0")

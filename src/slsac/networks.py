@@ -57,6 +57,16 @@ def apply_stacked(networks: MLP, x: jax.Array) -> jax.Array:
     return jax.vmap(lambda network: network(x))(networks)
 
 
+class Largest(eqx.Module):
+    """Several networks, of which the largest answer counts, output by output."""
+
+    members: Any
+    """One network with a leading ensemble axis; see `stack`."""
+
+    def __call__(self, *inputs: Any) -> jax.Array:
+        return jnp.max(jax.vmap(lambda member: member(*inputs))(self.members), axis=0)
+
+
 def cosine_features(fractions: jax.Array, size: int) -> jax.Array:
     """cos(pi i tau) for i = 1..size: ``[...] -> [..., size]``."""
     return jnp.cos(jnp.pi * jnp.arange(1, size + 1) * fractions[..., None])

@@ -91,6 +91,7 @@ SL_SAC = OffPolicyConfig(
         risk_aversion=1.0,
         target_action="shared",
         cost_scaling="none",
+        members=1,
         merge="late",
         fractions="shared",
         stratified=True,

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from slsac.config import CostCriticConfig
-from slsac.networks import MLP, cosine_features
+from slsac.networks import MLP, Largest, cosine_features, stack
 from slsac.risk import quantile_huber, risk_measure
 from slsac.types import Batch, EnvSpec
 
@@ -64,6 +64,31 @@ def draw_fractions(config: CostCriticConfig, key: jax.Array, batch: int) -> jax.
     return uniform
 
 
+def several(
+    make: Callable[[jax.Array], Params], config: CostCriticConfig
+) -> Callable[[jax.Array], Params]:
+    """``make`` for as many members as configured; one is the network itself."""
+    if config.members == 1:
+        return make
+    return lambda key: Largest(stack(make, key, config.members))
+
+
+def loss_of_each(
+    loss: Callable[[Params], tuple[jax.Array, jax.Array]], params: Params
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Loss and metrics of all members, each with the gradient that it would have alone.
+
+    Args:
+        loss: a single network -> its loss and its predictions.
+    """
+    if isinstance(params, Largest):
+        losses, predicted = jax.vmap(loss)(params.members)
+    else:
+        losses, predicted = loss(params)
+    metrics = {"cost_critic_loss": jnp.mean(losses), "cost_value": jnp.mean(predicted)}
+    return jnp.sum(losses), metrics
+
+
 def above_floor(values: jax.Array, floor: float | None) -> jax.Array:
     """Costs-to-go cannot be below the floor; without this a policy seeks what is underestimated."""
     return values if floor is None else jnp.maximum(values, floor)
@@ -73,12 +98,12 @@ def quantile(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> C
     """IQN trained with the quantile Huber loss; the policy is charged a risk measure of it."""
     measure = risk_measure(config.risk_measure, tail_fraction, config.risk_aversion)
 
-    def init(key: jax.Array) -> QuantileNetwork:
+    def make(key: jax.Array) -> QuantileNetwork:
         return QuantileNetwork(spec.observation_size + spec.action_size, config, key=key)
 
     def loss(
-        params: QuantileNetwork,
-        target_params: QuantileNetwork,
+        params: Params,
+        target_params: Params,
         batch: Batch,
         next_action: jax.Array,
         key: jax.Array,
@@ -92,44 +117,52 @@ def quantile(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> C
         target = batch.cost[:, None] + config.discount * going_on * above_floor(
             next_cost, config.cost_floor
         )
-        predicted = params(batch.observation, batch.action, fractions)
-        value = quantile_huber(
-            predicted, jax.lax.stop_gradient(target), fractions, config.huber_threshold
-        )
-        return value, {"cost_critic_loss": value, "cost_value": jnp.mean(predicted)}
+        target = jax.lax.stop_gradient(target)
+
+        def loss_of_one(network: QuantileNetwork) -> tuple[jax.Array, jax.Array]:
+            predicted = network(batch.observation, batch.action, fractions)
+            return quantile_huber(predicted, target, fractions, config.huber_threshold), predicted
+
+        return loss_of_each(loss_of_one, params)
 
     def charge(
-        params: QuantileNetwork, observation: jax.Array, action: jax.Array, key: jax.Array
+        params: Params, observation: jax.Array, action: jax.Array, key: jax.Array
     ) -> jax.Array:
         fractions = draw_fractions(config, key, observation.shape[0])
         quantiles = params(observation, action, measure.place(fractions))
         return above_floor(measure.combine(quantiles), config.cost_floor)
 
-    return CostCritic(init, loss, charge)
+    return CostCritic(several(make, config), loss, charge)
 
 
 def scalar(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> CostCritic:
     """One network for the expected cost-to-go, trained on squared errors; it is what is charged."""
     sizes = (spec.observation_size + spec.action_size, *config.hidden, 1)
 
-    def value(params: MLP, observation: jax.Array, action: jax.Array) -> jax.Array:
+    def value(params: Params, observation: jax.Array, action: jax.Array) -> jax.Array:
         return params(jnp.concatenate([observation, action], axis=-1))[..., 0]
 
     def loss(
-        params: MLP, target_params: MLP, batch: Batch, next_action: jax.Array, key: jax.Array
+        params: Params, target_params: Params, batch: Batch, next_action: jax.Array, key: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         next_cost = value(target_params, batch.next_observation, next_action)
         target = batch.cost + config.discount * (1.0 - batch.terminated) * above_floor(
             next_cost, config.cost_floor
         )
-        predicted = value(params, batch.observation, batch.action)
-        error = jnp.mean((predicted - jax.lax.stop_gradient(target)) ** 2)
-        return error, {"cost_critic_loss": error, "cost_value": jnp.mean(predicted)}
+        target = jax.lax.stop_gradient(target)
 
-    def charge(params: MLP, observation: jax.Array, action: jax.Array, key: jax.Array) -> jax.Array:
+        def loss_of_one(network: MLP) -> tuple[jax.Array, jax.Array]:
+            predicted = value(network, batch.observation, batch.action)
+            return jnp.mean((predicted - target) ** 2), predicted
+
+        return loss_of_each(loss_of_one, params)
+
+    def charge(
+        params: Params, observation: jax.Array, action: jax.Array, key: jax.Array
+    ) -> jax.Array:
         return above_floor(value(params, observation, action), config.cost_floor)
 
-    return CostCritic(lambda key: MLP(sizes, key=key), loss, charge)
+    return CostCritic(several(lambda key: MLP(sizes, key=key), config), loss, charge)
 
 
 def build(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> CostCritic:

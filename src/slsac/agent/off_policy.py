@@ -76,7 +76,9 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
         return Optimisers(
             policy=build_optimiser(config.policy.optimiser, policy_key),
             reward=build_optimiser(config.reward_critic.optimiser, reward_key, stacked=True),
-            cost=build_optimiser(config.cost_critic.optimiser, cost_key),
+            cost=build_optimiser(
+                config.cost_critic.optimiser, cost_key, stacked=config.cost_critic.members > 1
+            ),
             temperature=optax.adam(config.policy.temperature_learning_rate),
         )
 

@@ -50,10 +50,12 @@ def matrix_products(config: OffPolicyConfig, spec: EnvSpec) -> list[Product]:
     reward, cost, policy = config.reward_critic, config.cost_critic, config.policy
     # Targets and predictions always; once more through the critics for the policy.
     network(2 * reward.pairs, (inputs, *reward.hidden, 1), 2 + often, 1.0, 1 + often, often)
-    network(1, (inputs, *cost.hidden), 2 + often, 1.0, 1 + often, often)
+    members = cost.members
+    network(members, (inputs, *cost.hidden), 2 + often, 1.0, 1 + often, often)
     if cost.kind == "quantile":
-        found.append((1, batch, cost.hidden[-1], cost.quantiles, 2 + often + 2 * (1 + often)))
-        found.append((1, cost.quantiles, cost.embedding, cost.hidden[-1], 2 + often + 1.0))
+        width = cost.hidden[-1]
+        found.append((members, batch, width, cost.quantiles, 2 + often + 2 * (1 + often)))
+        found.append((members, cost.quantiles, cost.embedding, width, 2 + often + 1.0))
     outputs = 2 * spec.action_size if policy.head == "squashed-gaussian" else spec.action_size
     network(
         1, (spec.observation_size, *policy.hidden, outputs), 1 + often, often, often, 0.0

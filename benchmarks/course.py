@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from slsac.experiments.curves import logged
 from slsac.experiments.formats import Cell, Section, as_markdown
 from slsac.experiments.runs import Run, read_run
 
@@ -36,7 +37,7 @@ def training(run: Run, every: int) -> Section:
         multipliers = [line["multiplier"] for line in lines]
         span = f"{min(multipliers):.2f} to {max(multipliers):.2f}" if multipliers else ""
         rows.append((
-            f"{begin + every:,}", str(len(episodes)), mean(episodes, "return", 1),
+            f"{min(begin + every, last):,}", str(len(episodes)), mean(episodes, "return", 1),
             mean(episodes, "cost", 1), share(over), share(early), mean(episodes, "length", 0),
             span, *(mean(lines, name, 3) for name in LOGGED[1:]),
         ))  # fmt: skip
@@ -57,7 +58,7 @@ def evaluations(run: Run) -> Section:
 
 
 def mean(lines: list[dict[str, Any]], name: str, digits: int) -> str:
-    values = [line[name] for line in lines if line.get(name) is not None]
+    values = [value for line in lines if (value := logged(line, name)) is not None]
     return f"{np.mean(values):,.{digits}f}" if values else ""
 
 

@@ -321,6 +321,21 @@ def test_of_several_cost_critics_the_largest_counts(kind: str) -> None:
     assert float(metrics["cost_critic_loss"]) == pytest.approx(float(value) / 2)
 
 
+def test_the_largest_charge_counts_also_where_a_larger_quantile_makes_it_smaller() -> None:
+    config = replace(
+        COST, members=2, quantiles=32, risk_measure="mean-deviation", risk_aversion=2.0
+    )
+    spread = cosine_quantiles()
+    zeros = jax.tree.map(jnp.zeros_like, spread)
+    even = eqx.tree_at(lambda network: network.head.biases[-1], zeros, jnp.array([1.2]))
+    batch = make_batch()
+    charge = jax.jit(cost_critic.build(config, SPEC, 0.5).charge)(
+        stacked(spread, even), batch.observation, batch.action, KEY
+    )
+    # 1 + 2 sqrt(.5) and 1.2; the larger quantile at each fraction would give about 2.
+    np.testing.assert_allclose(charge, np.full(6, 1.0 + math.sqrt(2.0)), atol=0.03)
+
+
 def test_each_of_several_cost_critics_learns_as_it_would_alone() -> None:
     one, two = (
         jax.jit(cost_critic.build(replace(COST, members=count), SPEC, 0.5).init)(KEY)

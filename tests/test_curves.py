@@ -12,6 +12,7 @@ from slsac.cli import main
 from slsac.experiments.curves import (
     colours,
     evaluation_band,
+    logged,
     logged_band,
     looks,
     over_seeds,
@@ -55,7 +56,14 @@ def test_bands_over_two_seeds(tmp_path: Path) -> None:
     points = evaluation_band(group, "return_mean")
     assert points.steps.tolist() == [5_000, 10_000]
     assert points.mean.tolist() == [25.0, 25.0]
-    assert logged_band(group, "absent", "multiplier").mean.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0]
+    assert logged_band(group, "multiplier").mean.tolist() == [0.0, 0.5, 1.0, 1.5, 2.0]
+
+
+def test_a_figure_is_found_under_the_name_that_the_oldest_runs_gave_it() -> None:
+    assert logged({"window_signal": 3}, "window_cvar") == 3.0
+    assert logged({"window_signal": 3, "window_cvar": 4}, "window_cvar") == 4.0
+    assert logged({"window_signal": 3, "window_cvar": None}, "window_cvar") is None
+    assert logged({"window_signal": 3}, "multiplier") is None
 
 
 def test_every_algorithm_has_a_colour_of_its_own(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from test_resume import everything, finished_steps, slsac, stopped, undisturbed
 from slsac import Agent, rundir
 from slsac.config import OnPolicyConfig
 from slsac.envs.probe import Choice, Constant
+from slsac.episodes import Episode
 from slsac.errors import EnvFailed, InvalidInput, TrainingFailed
 from slsac.networks import MLP
 from slsac.on_policy.agent import Constraint
@@ -446,11 +447,15 @@ def test_the_saved_policy_normalises_as_the_training_did(tmp_path: Path) -> None
     assert agent.predict(observation, deterministic=False) != pytest.approx(action)
 
 
-def test_the_violation_has_its_unit_before_any_episode_has_finished(start: Start) -> None:
+def test_the_violation_has_its_unit_before_and_after_an_episode_has_finished(start: Start) -> None:
     # Episodes have ten steps.
     trainer = start("ProbeChoice-v0", "cpo", cost_limit=3.0)
     assert trainer._violation(None) == pytest.approx(-0.3)
     assert trainer._violation(5.0) == pytest.approx(0.2)
+    # Then the length is that of the window's episodes, of whichever epoch: (4 + 6) / 2.
+    for length in (4, 6):
+        trainer.episodes.add(Episode(total_return=0.0, cost=5.0, length=length, facts={}))
+    assert trainer._violation(5.0) == pytest.approx(2.0 / 5.0)
     whole = start(
         "ProbeChoice-v0", "cpo", cost_limit=3.0, trust_region__violation_unit="per-episode"
     )

@@ -68,9 +68,9 @@ def test_names_are_those_of_the_paper() -> None:
 
 @every_algorithm
 def test_every_preset_builds_an_agent(algo: str) -> None:
-    for env in (NAVIGATION, DRIVING, VELOCITY):
-        config = preset(algo, env)
-        assert (config.algo, config.env) == (algo, env)
+    # What the other families of tasks change, which is no shape, is pinned below.
+    config = preset(algo, VELOCITY)
+    assert (config.algo, config.env) == (algo, VELOCITY)
     state = jax.eval_shape(off_policy.build(config, SPEC).init, jax.random.PRNGKey(0))
     # Mean and log-std of three actions, or the actions themselves.
     outputs = 3 if config.policy.head == "deterministic" else 6

@@ -284,7 +284,7 @@ def test_cut_file_is_refused_by_name(tmp_path: Path) -> None:
         ([0, 0, 0, 4], "none", [0.0, 4.0]),
         ([0, 0, 0, 4], "deviation", [0.0, 2.3094]),
         ([0, 0, 0, 4], "standardised", [-0.57735, 1.73205]),
-        # Mean 1, deviation 9.94987: 99 deviations above the mean would be 9.95, cut at 5.
+        # Mean 1, deviation 9.94987: 100 is 9.95 deviations above the mean, cut at 5.
         ([0] * 99 + [100], "standardised", [-0.100504, 5.0]),
         # Nothing to scale by.
         ([3, 3, 3], "deviation", [3.0]),

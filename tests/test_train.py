@@ -28,7 +28,7 @@ def test_the_multiplier_moves_at_every_step_after_its_rest(start: Start) -> None
 
 def test_critics_learn_at_every_step_and_the_policy_at_every_second(start: Start) -> None:
     trainer = start("ProbeConstant-v0", warmup_steps=10, batch_size=4)
-    moved = {"policy": [], "reward_critics": [], "cost_critic": []}  # type: ignore[var-annotated]
+    moved: dict[str, list[bool]] = {"policy": [], "reward_critics": [], "cost_critic": []}
     trainer.advance(10)
     for step in range(11, 15):
         # Copied, since an update reuses the memory of the state it is given.

@@ -153,8 +153,8 @@ class CostCriticConfig:
     risk_aversion: float
     """Of entropic: its theta, in 1 / cost. Of mean-deviation: how many standard deviations."""
     members: int
-    """Number of critics that learn side by side. Of several, the largest counts, in targets and in
-    what the policy is charged: a policy seeks what a single critic underestimates."""
+    """Number of critics that learn side by side. Of several the largest counts, in targets (at each
+    fraction) and in what the policy is charged; it would seek what a single one underestimates."""
     target_action: Literal["shared", "online-mean"]
     """Next action of the target: the reward critics', or the online policy's mean (OmniSafe)."""
     cost_scaling: Literal["none", "deviation", "standardised"]

@@ -1,4 +1,4 @@
-"""The networks: an MLP, the same MLP stacked into an ensemble, and quantile features."""
+"""The networks: an MLP, networks stacked into an ensemble, and quantile features."""
 
 from __future__ import annotations
 

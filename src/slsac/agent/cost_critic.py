@@ -129,14 +129,21 @@ def quantile(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> C
         params: Params, observation: jax.Array, action: jax.Array, key: jax.Array
     ) -> jax.Array:
         fractions = draw_fractions(config, key, observation.shape[0])
-        quantiles = params(observation, action, measure.place(fractions))
-        return above_floor(measure.combine(quantiles), config.cost_floor)
+
+        def charge_of_one(network: QuantileNetwork) -> jax.Array:
+            return measure.combine(network(observation, action, measure.place(fractions)))
+
+        if isinstance(params, Largest):
+            charged = jnp.max(jax.vmap(charge_of_one)(params.members), axis=0)
+        else:
+            charged = charge_of_one(params)
+        return above_floor(charged, config.cost_floor)
 
     return CostCritic(several(make, config), loss, charge)
 
 
 def scalar(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> CostCritic:
-    """One network for the expected cost-to-go, trained on squared errors; it is what is charged."""
+    """The expected cost-to-go, trained on squared errors; it is what is charged."""
     sizes = (spec.observation_size + spec.action_size, *config.hidden, 1)
 
     def value(params: Params, observation: jax.Array, action: jax.Array) -> jax.Array:

@@ -27,6 +27,8 @@ MARKERS = "osD^vhpX"
 LINES: tuple[Literal["-", "--", "-.", ":"], ...] = ("-", "--", "-.", ":")
 OF_EPISODES = ("return", "cost")
 """What is drawn from the training episodes, smoothed, with the evaluations as points."""
+OLDER_NAMES = {"window_cvar": "window_signal"}
+"""What the oldest recorded runs call a logged figure."""
 IN_COST_UNITS = ("cost", "window_mean", "window_cvar")
 """What the cost limit can be held against."""
 
@@ -70,12 +72,18 @@ def training_band(group: Group, name: str) -> Band:
     return over_seeds(grid, np.array([smoothed(run, name, grid) for run in group.runs]))
 
 
-def logged_band(group: Group, *names: str) -> Band:
-    """A quantity from progress.jsonl; the first of ``names`` that a line has."""
+def logged(line: dict[str, Any], name: str) -> float | None:
+    """A figure of a line of progress.jsonl, by its present name; None where it has none."""
+    found = line.get(name, line.get(OLDER_NAMES.get(name, name)))
+    return None if found is None else float(found)
+
+
+def logged_band(group: Group, name: str) -> Band:
+    """A quantity from progress.jsonl."""
 
     def value(line: dict[str, Any]) -> float:
-        found = next((line[name] for name in names if line.get(name) is not None), None)
-        return float("nan") if found is None else float(found)
+        found = logged(line, name)
+        return float("nan") if found is None else found
 
     by_run = [{line["step"]: value(line) for line in run.progress} for run in group.runs]
     return _at_common_steps(by_run)
@@ -207,7 +215,9 @@ def write_curves(
 def require_logged(groups: Sequence[Group], names: Sequence[str]) -> None:
     """An error unless some run has each of ``names``."""
     lines = (line for group in groups for run in group.runs for line in run.progress)
-    known = {name for line in lines for name in line} - {"step", "epoch"} | {*OF_EPISODES}
+    present = {old: name for name, old in OLDER_NAMES.items()}
+    found = {present.get(name, name) for line in lines for name in line}
+    known = (found - {"step", "epoch"}) | {*OF_EPISODES}
     for name in names:
         if name not in known:
             raise InvalidInput(f"of names {name!r}; these runs have {', '.join(sorted(known))}")

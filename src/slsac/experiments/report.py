@@ -172,7 +172,7 @@ def _group(group: Group, found: Statistics | None) -> dict[str, Any]:
         },
         "multiplier": _band(logged_band(group, "multiplier")),
         # The first recorded runs know their signal alone, which for SL-SAC is this CVaR.
-        "window_cvar": _band(logged_band(group, "window_cvar", "window_signal")),
+        "window_cvar": _band(logged_band(group, "window_cvar")),
         "calibration": [one for run in group.runs if (one := calibration(run)) is not None],
     }
 

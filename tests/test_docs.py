@@ -13,6 +13,7 @@ from slsac import Agent, check_safe_env
 from slsac.certificate import certify
 from slsac.envs import list_envs
 from slsac.errors import InvalidInput
+from slsac.experiments.runs import find_runs
 from slsac.presets import ALGORITHMS
 
 ROOT = Path(__file__).parent.parent
@@ -45,6 +46,12 @@ def test_every_recorded_run_is_in_a_picture_of_the_results_page() -> None:
     page = (ROOT / "docs" / "results.md").read_text()
     for picture in drawn:
         assert f"]({picture.name})" in page
+
+
+def test_every_folder_under_results_can_be_tabulated() -> None:
+    # As in `slsac table results/*`, which names the folders one by one.
+    runs = find_runs(sorted((ROOT / "results").iterdir()))
+    assert len(runs) == len(list((ROOT / "results").rglob("config.json")))
 
 
 def test_links_between_pages_lead_somewhere() -> None:

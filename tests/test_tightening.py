@@ -109,7 +109,6 @@ def test_a_heavy_tail_is_violated_less_often(start: Start) -> None:
         found[tighten] = float(np.mean((1.0 + 0.25 * 8.5 / scales) ** -4.0)), efforts.mean()
         epoch = read_lines(trainer.run / "progress.jsonl")[-1]
         assert (epoch["signal_limit"] < 8.5) == ("quantile_error" in epoch) == tighten
-    # Three seeds in docs/risk.md have ratios of .80, .92, .80; another processor is another seed.
-    assert found[True][0] < 0.97 * found[False][0]
+    assert found[True][0] < 0.93 * found[False][0]
     # The price: less effort, hence less return.
     assert found[True][1] < found[False][1]

@@ -255,7 +255,8 @@ def table(options: argparse.Namespace) -> int:
 def plot(options: argparse.Namespace) -> int:
     from slsac.experiments.curves import write_curves
 
-    write_curves([Path(run) for run in options.runs], Path(options.out), names=options.of)
+    asked = {} if options.of is None else {"names": options.of}
+    write_curves([Path(run) for run in options.runs], Path(options.out), **asked)
     print(f"curves are in {options.out}")
     return 0
 
@@ -390,7 +391,7 @@ def _parser() -> Parser:
     made.add_argument("runs", nargs="+", help="run directories, or folders above them")
     made.add_argument("--out", required=True, help="file to write, .png or .svg")
     made.add_argument(
-        "--of", nargs="+", metavar="NAME", default=("return", "cost"),
+        "--of", nargs="+", metavar="NAME",
         help="what to draw (return cost): any name in progress.jsonl, as in --of multiplier "
         "window_cvar reward_critic_loss",
     )  # fmt: skip

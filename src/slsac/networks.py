@@ -64,7 +64,14 @@ class Largest(eqx.Module):
     """One network with a leading ensemble axis; see `stack`."""
 
     def __call__(self, *inputs: Any) -> jax.Array:
-        return jnp.max(jax.vmap(lambda member: member(*inputs))(self.members), axis=0)
+        return jnp.max(of_each(lambda member: member(*inputs), self), axis=0)
+
+
+def of_each(function: Callable[[Any], Any], network: Any) -> Any:
+    """``function`` of every member, ``[ensemble, ...]``; a network that is no `Largest` is one."""
+    if isinstance(network, Largest):
+        return jax.vmap(function)(network.members)
+    return jax.tree.map(lambda leaf: leaf[None], function(network))
 
 
 def cosine_features(fractions: jax.Array, size: int) -> jax.Array:

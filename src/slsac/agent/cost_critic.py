@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from slsac.config import CostCriticConfig
-from slsac.networks import MLP, Largest, cosine_features, stack
+from slsac.networks import MLP, Largest, cosine_features, of_each, stack
 from slsac.risk import quantile_huber, risk_measure
 from slsac.types import Batch, EnvSpec
 
@@ -81,10 +81,7 @@ def loss_of_each(
     Args:
         loss: a single network -> its loss and its predictions.
     """
-    if isinstance(params, Largest):
-        losses, predicted = jax.vmap(loss)(params.members)
-    else:
-        losses, predicted = loss(params)
+    losses, predicted = of_each(loss, params)
     metrics = {"cost_critic_loss": jnp.mean(losses), "cost_value": jnp.mean(predicted)}
     return jnp.sum(losses), metrics
 
@@ -133,10 +130,7 @@ def quantile(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> C
         def charge_of_one(network: QuantileNetwork) -> jax.Array:
             return measure.combine(network(observation, action, measure.place(fractions)))
 
-        if isinstance(params, Largest):
-            charged = jnp.max(jax.vmap(charge_of_one)(params.members), axis=0)
-        else:
-            charged = charge_of_one(params)
+        charged = jnp.max(of_each(charge_of_one, params), axis=0)
         return above_floor(charged, config.cost_floor)
 
     return CostCritic(several(make, config), loss, charge)

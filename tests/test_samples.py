@@ -1,0 +1,54 @@
+"""What an epoch's steps become before they are learned from."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from slsac.networks import MLP
+from slsac.on_policy.gaussian import Gaussian
+from slsac.on_policy.rollout import Rollout
+from slsac.on_policy.samples import Samples, critic_loss, prepare
+from slsac.presets import preset
+
+
+def constant(value: float) -> MLP:
+    """A critic with one hidden unit that says the same everywhere."""
+    zeros = jax.tree.map(jnp.zeros_like, MLP((2, 1, 1), key=jax.random.PRNGKey(0)))
+    return eqx.tree_at(lambda n: n.biases[-1], zeros, jnp.array([value]))
+
+
+def test_a_critics_loss_with_and_without_a_penalty_on_its_weights() -> None:
+    critic, rows = constant(2.0), jnp.zeros((3, 2))
+    assert critic_loss(critic, rows, jnp.zeros(3), 0.0) == pytest.approx(4.0)
+    # Its only parameter that is not 0 is 2: .001 * 2^2 more.
+    assert critic_loss(critic, rows, jnp.zeros(3), 1e-3) == pytest.approx(4.004)
+
+
+def test_reward_advantages_have_no_unit_and_cost_advantages_keep_theirs() -> None:
+    rows = (5, 2)
+    rng = np.random.default_rng(0)
+    rollout = Rollout(
+        observation=rng.normal(size=(*rows, 2)), action=rng.normal(size=(*rows, 1)),
+        reward=rng.normal(size=rows), cost=rng.uniform(size=rows),
+        next_observation=rng.normal(size=(*rows, 2)), terminated=np.zeros(rows),
+        ended=np.zeros(rows),
+    )  # fmt: skip
+    config = preset("ppo-lag", "ProbeChoice-v0")
+    policy = Gaussian(constant(0.0), jnp.zeros(1))
+
+    def samples(scale: float) -> Samples:
+        scaled = rollout._replace(reward=scale * rollout.reward, cost=scale * rollout.cost)
+        nothing = constant(0.0)
+        return prepare(policy, nothing, nothing, scaled, config.reward_critic, config.cost_critic)
+
+    one, two = samples(1.0), samples(2.0)
+    for found in (one, two):
+        assert np.mean(found.reward_advantage) == pytest.approx(0.0, abs=1e-6)
+        assert np.std(found.reward_advantage) == pytest.approx(1.0, abs=1e-5)
+        assert np.mean(found.cost_advantage) == pytest.approx(0.0, abs=1e-6)
+    spreads = [float(np.std(found.cost_advantage)) for found in (one, two)]
+    assert spreads[1] == pytest.approx(2 * spreads[0], rel=1e-5)

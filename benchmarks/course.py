@@ -4,8 +4,9 @@
     python benchmarks/course.py runs/hopper-0 --every 10000
 
 Training episodes and logged figures over stretches of steps, then the evaluations. "Ended early"
-are episodes that the task ended before their time: falls, on the velocity tasks. It needs no more
-than the small files that are kept under results/.
+are episodes that the task ended before their time: falls, on the velocity tasks. "Signal" is what
+the multiplier answers to, and its share over the limit one of epochs; the two oldest runs did not
+log it. It needs no more than the small files that are kept under results/.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from slsac.experiments.curves import logged
 from slsac.experiments.formats import Cell, Section, as_markdown
 from slsac.experiments.runs import Run, read_run
 
-LOGGED = ("multiplier", "window_cvar", "cost_value", "reward_value", "reward_critic_loss",
-          "cost_critic_loss", "entropy")  # fmt: skip
+LOGGED = ("window_cvar", "cost_value", "reward_value", "reward_value_spread",
+          "reward_critic_loss", "cost_critic_loss", "entropy")  # fmt: skip
 
 
 def training(run: Run, every: int) -> Section:
@@ -36,13 +37,16 @@ def training(run: Run, every: int) -> Section:
         over = [line["cost"] > run.config.cost_limit for line in episodes]
         multipliers = [line["multiplier"] for line in lines]
         span = f"{min(multipliers):.2f} to {max(multipliers):.2f}" if multipliers else ""
+        signals = [line for line in lines if line.get("signal") is not None]
+        above = [line["signal"] > line["signal_limit"] for line in signals]
         rows.append((
             f"{min(begin + every, last):,}", str(len(episodes)), mean(episodes, "return", 1),
             mean(episodes, "cost", 1), share(over), share(early), mean(episodes, "length", 0),
-            span, *(mean(lines, name, 3) for name in LOGGED[1:]),
+            span, mean(signals, "signal", 1), share(above),
+            *(mean(lines, name, 3) for name in LOGGED),
         ))  # fmt: skip
     header = ("to step", "episodes", "return", "cost", "over limit", "ended early", "length",
-              *LOGGED)  # fmt: skip
+              "multiplier", "signal", "signal over its limit", *LOGGED)  # fmt: skip
     return Section("Training", header, [tuple(map(Cell, row)) for row in rows])
 
 

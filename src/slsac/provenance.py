@@ -20,6 +20,10 @@ DECIDES_BITS = ("cores", "python", "versions", "xla_flags", "machine", "cpu", "b
 """Facts that must be equal for a resumed run to repeat an undisturbed one bit for bit."""
 
 
+CPU_NUMBERS = ("cpu family", "model", "CPU implementer", "CPU part", "CPU variant")
+VECTOR_FLAGS = ("sse", "ssse", "avx", "fma", "f16c", "bmi", "amx", "asimd", "sve", "sme", "bf16")
+
+
 def available_cores() -> int:
     """Cores this process may use; XLA splits its sums by it, so results depend on it."""
     if hasattr(os, "sched_getaffinity"):
@@ -58,13 +62,26 @@ def source_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-def cpu_model() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor()
+def cpu_model(info: Path = Path("/proc/cpuinfo")) -> str:
+    """The processor by its name, its numbers, and a hash of its vector instructions and cache.
+
+    The name alone will not do: virtual machines call processors with and without AVX-512 alike,
+    and XLA chooses instructions, and blocks of a product, by what it finds.
+    """
+    if not info.exists():
+        return platform.processor()
+    first_core = info.read_text().strip().partition("\n\n")[0]
+    facts = {
+        name.strip(): value.strip()
+        for name, _, value in (line.partition(":") for line in first_core.splitlines())
+    }
+    numbers = [f"{name} {facts[name]}" for name in CPU_NUMBERS if name in facts]
+    # Not all of a processor's flags: some of them are the kernel's, and change with it.
+    flags = (facts.get("flags") or facts.get("Features") or "").split()
+    decisive = sorted(flag for flag in flags if flag.startswith(VECTOR_FLAGS))
+    digest = hashlib.sha256(" ".join([*decisive, facts.get("cache size", "")]).encode())
+    name = facts.get("model name") or platform.processor()
+    return ", ".join([name, *numbers, f"instructions and cache {digest.hexdigest()[:8]}"])
 
 
 def commit() -> str | None:

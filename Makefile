@@ -2,13 +2,13 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 ALGO ?= sl-sac
 ENV ?= SafetyHopperVelocity-v1
-STEPS ?= 40000
+STEPS ?= 60000
 SEED ?= 0
 # Any flags of `slsac train`. Most presets let the multiplier rest for 100,000 steps or more, and a
-# shorter run would never be held to its limit: below 200,000 it rests for half of the run.
-HALF := $(shell expr $(STEPS) / 2 2>/dev/null)
-SHORT := $(filter 0,$(shell test "$(HALF)" -lt 100000 2>/dev/null; echo $$?))
-FLAGS ?= $(if $(filter ppo-lag% cpo% wcsac%,$(ALGO)),,$(if $(SHORT),--multiplier-warmup-steps $(HALF)))
+# shorter run would never be held to its limit: below 300,000 it rests for a third of the run.
+THIRD := $(shell expr $(STEPS) / 3 2>/dev/null)
+SHORT := $(filter 0,$(shell test "$(THIRD)" -lt 100000 2>/dev/null; echo $$?))
+FLAGS ?= $(if $(filter ppo-lag% cpo% wcsac%,$(ALGO)),,$(if $(SHORT),--multiplier-warmup-steps $(THIRD)))
 RUN ?= runs/$(subst /,-,$(ALGO))-$(ENV)-$(SEED)
 
 BIN := .venv/bin

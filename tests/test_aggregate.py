@@ -173,3 +173,17 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InvalidInput, match="runs is empty"):
         find_runs([tmp_path / "file"])
+
+
+def test_an_interval_does_not_depend_on_what_else_is_in_the_table() -> None:
+    scores = np.random.default_rng(0).normal(size=(10, 4))
+    alone = [spreads_over_seeds(scores[:, [i]])[0].interval for i in range(4)]
+    assert [spread.interval for spread in spreads_over_seeds(scores)] == alone
+
+
+def test_an_interval_is_as_wide_as_rliables() -> None:
+    scores = np.random.default_rng(0).normal(size=(10, 1))
+    (ours,) = spreads_over_seeds(scores)
+    low, high = bootstrap_interval([scores], trimmed_means)
+    # Ends of 2,000 resamples have a standard error of about .02 here.
+    assert ours.interval == pytest.approx((low[0], high[0]), abs=0.1)

@@ -17,6 +17,7 @@ from slsac.certificate import cost_statements, costly_steps, text, verdict
 from slsac.certificate_page import page
 from slsac.cli import main
 from slsac.confidence import cvar_upper_bound, share_upper_bound
+from slsac.errors import InvalidInput
 from slsac.overrides import with_overrides
 from slsac.presets import preset
 from slsac.risk import empirical_cvar
@@ -135,10 +136,13 @@ def test_without_a_checkpoint_an_earlier_calibration_of_the_policy_counts(
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--confidence", "2"], "confidence is 2.0; it must be in [0.5, 1)"),
+        (["--confidence", "2"], "confidence is 2.0; it must be in [0.5, 0.999999999]"),
         (["--episodes", "1"], "episodes is 1; it must be at least 2"),
         (["--seed", "-1"], "seed is -1; it must be at least 0"),
         (["--max-step-cost", "0.01"], "largest_cost is 0.2; it must be at least"),
+        (["--max-step-cost", "nan"], "max_step_cost is nan; it must be finite and above 0"),
+        (["--max-step-cost", "0"], "max_step_cost is 0.0; it must be finite and above 0"),
+        (["--out", "."], "out is '.'; it must be the name of a file"),
     ],
 )
 def test_bad_input_is_one_line(
@@ -229,3 +233,65 @@ def test_a_credible_tail_is_used() -> None:
     lightest = found["shape_interval"][0]
     assert found["violation_bound"] == pytest.approx(0.5 * pareto.share_above_mean(lightest))
     assert found["violation_bound_applies"]
+
+
+def test_a_name_with_a_dot_is_kept(trained: Path, tmp_path: Path) -> None:
+    arguments = ["certify", str(trained), "--episodes", "2"]
+    assert main([*arguments, "--out", str(tmp_path / "tail-0.5.html")]) == 0
+    assert main([*arguments, "--out", str(tmp_path / "tail-0.2")]) == 0
+    names = [f"tail-0.{k}{end}" for k in (2, 5) for end in ("-episodes.json", ".html", ".json")]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
+
+
+def test_a_run_that_learns_on_meanwhile_changes_nothing(trained: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    expected, _ = certificate.certify(run, 5, max_step_cost=1.0)
+
+    def learn_on(what: str, done: int, total: int) -> None:
+        agent = Agent.load(run)
+        agent.learn(20)
+        agent.close()
+
+    first = iter([learn_on])
+    made, _ = certificate.certify(
+        run, 5, max_step_cost=1.0, tick=lambda *told: next(first, lambda *told: None)(*told)
+    )
+    assert rundir.policy_digest(run) != made["run"]["policy_sha256"]
+    assert made == expected
+
+
+def test_another_horizon_is_another_task(trained: Path, tmp_path: Path) -> None:
+    # Episodes of 20 steps cost 20 at most. Where a run says 10, no bound may be made of that.
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    values = json.loads((run / "config.json").read_text())
+    values["spec"]["horizon"] = 10
+    (run / "config.json").write_text(json.dumps(values))
+    expected = "horizon of the env is 20; the run was made with 10"
+    with pytest.raises(InvalidInput, match=expected):
+        certificate.certify(run, 5, max_step_cost=1.0)
+    with pytest.raises(InvalidInput, match=expected):
+        Agent.load(run).evaluate(2)
+    with pytest.raises(InvalidInput, match=expected):
+        rundir.resume(run)
+
+
+def test_a_new_run_in_its_place_has_no_certificate(trained: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    certify(run)
+    rundir.claim(run).release()
+    assert [path.name for path in run.iterdir() if not path.name.startswith(".")] == []
+
+
+def test_signed_costs_are_drawn(trained: Path) -> None:
+    made = certify(trained)
+    # Ten bars of one episode each, below and above 0.
+    histogram, _, _ = page(made, np.arange(-5.0, 5.0)).partition("</figure>")
+    assert histogram.count("<rect") == 10
+
+
+def test_costs_must_be_finite() -> None:
+    with pytest.raises(InvalidInput, match="costs has nan; all must be finite"):
+        judged(np.array([0.0, np.nan]))

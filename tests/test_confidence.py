@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from slsac.confidence import (
+    MOST_CONFIDENCE,
     bootstrap_cvar_interval,
     chance_of_staying_above,
     cvar_lower_bound,
@@ -29,7 +30,7 @@ def test_share_bounds_where_they_are_known() -> None:
 
 @pytest.mark.parametrize("confidence", [0.0, 0.3, 1.0, 1.5, float("nan")])
 def test_confidence_is_a_share_below_one(confidence: float) -> None:
-    with pytest.raises(InvalidInput, match=r"confidence is .*; it must be in \[0\.5, 1\)"):
+    with pytest.raises(InvalidInput, match=r"confidence is .*; it must be in \[0\.5, 0\.9+\]"):
         share_upper_bound(0, 10, confidence)
     with pytest.raises(InvalidInput, match="confidence is"):
         cvar_upper_bound(np.zeros(3), 0.5, confidence, 1.0)
@@ -109,3 +110,16 @@ def test_bootstrap_interval_is_repeatable_and_of_equal_costs_a_point() -> None:
     assert one[0] < 74.5 < one[1]
     assert one[1] - one[0] == pytest.approx(2 * 1.645 * (520.0 / 50) ** 0.5, rel=0.2)
     assert bootstrap_cvar_interval(np.zeros(50), 0.1, 0.9, np.random.default_rng(0)) == (0.0, 0.0)
+
+
+def test_a_sums_rounding_is_no_larger_cost() -> None:
+    total = sum([0.1] * 200)
+    assert total > 0.1 * 200
+    assert cvar_upper_bound(np.full(5, total), 0.5, 0.95, 0.1 * 200) == pytest.approx(20.0)
+
+
+@pytest.mark.parametrize("episodes", [2, 10, 200])
+def test_the_greatest_confidence_has_a_band(episodes: int) -> None:
+    band = least_distribution(episodes, MOST_CONFIDENCE)
+    assert (np.diff(band) > 0.0).all()
+    assert (band <= least_distribution(episodes, 0.99)).all()

@@ -382,3 +382,13 @@ def test_from_dict_wants_every_field_and_no_other() -> None:
 def test_config_is_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         sl_sac().steps = 1  # type: ignore[misc]
+
+
+def test_a_group_of_fields_cannot_be_taken_away() -> None:
+    # Without its settings MetaDrive would be evaluated on the scenarios of training.
+    driving = preset("sl-sac", "MetaDriveSafe-v0")
+    with pytest.raises(InvalidInput, match="metadrive is 'none'; it is a group of fields"):
+        with_overrides(driving, {"metadrive": "none"})
+    # Elsewhere it says what is so anyway.
+    plain = preset("sl-sac", "SafetyHopperVelocity-v1")
+    assert with_overrides(plain, {"metadrive": None}) == plain

@@ -11,6 +11,7 @@ import pytest
 from slsac.agent import policy as policies
 from slsac.envs import make_env
 from slsac.envs.probe import PROBES
+from slsac.errors import EnvFailed
 from slsac.evaluate import Evaluation, Lanes, evaluate, row_by_row
 from slsac.presets import preset
 from slsac.seeds import Branch, episode_seed
@@ -107,3 +108,11 @@ def test_an_env_that_names_no_number_of_lanes_gets_one() -> None:
 def test_a_factory_of_one_and_the_same_env_gets_one_lane() -> None:
     env = PROBES["ProbeChoice-v0"].make()
     assert Lanes(lambda: env).take(30) == [env]
+
+
+def test_a_reward_that_is_not_finite_ends_an_evaluation() -> None:
+    env = PROBES["ProbeChoice-v0"].make()
+    step = env.step
+    env.step = lambda action: step(action)._replace(reward=float("nan"))  # type: ignore[method-assign]
+    with pytest.raises(EnvFailed, match="a reward of nan"):
+        evaluate(env, lambda observation: np.zeros(env.spec.action_size), 1, seed=0)

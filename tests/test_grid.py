@@ -137,3 +137,28 @@ def test_a_file_that_is_no_spec_is_refused(
         assert shown.count("\n") == 1
     assert main(["sweep", str(tmp_path / "none.yaml")]) == 2
     assert "does not exist" in capsys.readouterr().err
+
+
+def test_fields_of_several_layers_are_judged_together(tmp_path: Path) -> None:
+    # Neither 12 envs nor the 1,200,000 steps fit the preset's other one; together they do.
+    spec = grid.parse(
+        {
+            "name": "together",
+            "algos": ["ppo-lag"],
+            "envs": ["SafetyHopperVelocity-v1"],
+            "seeds": [0],
+            "steps": 1_200_000,
+            "overrides": {"common": {"num_envs": 12, "steps-per-epoch": 24_000}},
+        }
+    )
+    (trial,) = grid.expand(spec, tmp_path)
+    assert (trial.config.steps, trial.config.steps_per_epoch) == (1_200_000, 24_000)
+
+
+def test_what_ray_alone_does_is_refused_elsewhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = str(write_spec(tmp_path))
+    for flag, value in (("--address", "auto"), ("--gpus-per-trial", "1")):
+        assert main(["sweep", spec, flag, value, "--out", str(tmp_path / "out")]) == 2
+        assert f"{flag} is for --backend ray; the backend is local" in capsys.readouterr().err

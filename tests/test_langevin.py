@@ -232,3 +232,15 @@ def test_fast_normal_is_standard_normal_and_independent() -> None:
 def test_an_unknown_clip_is_refused() -> None:
     with pytest.raises(InvalidInput, match="clip_mode is 'norm'; it must be one of drift-value, "):
         asgld(0.1, inverse_temperature=0.0, clip_mode="norm", key=KEY)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"inverse_temperature": -1e-8}, "inverse_temperature is -1e-08; it must be at least 0"),
+        ({"inverse_temperature": 0.0, "clip": -0.7}, "clip is -0.7; it must be above 0"),
+    ],
+)
+def test_bad_numbers_are_refused(options: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        asgld(1e-3, key=jax.random.PRNGKey(0), **options)

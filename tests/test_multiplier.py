@@ -286,3 +286,20 @@ def test_softplus_leaves_nothing_to_unwind_after_a_long_unsafe_time() -> None:
     found = values(config, [100.0] * 500 + [0.0] * 100, limit=25.0)
     assert found[500] == pytest.approx(3.0)
     assert found[-1] < 2.0
+
+
+@pytest.mark.parametrize("config", RULES.values(), ids=RULES)
+def test_a_margin_lowers_the_limit(config: MultiplierConfig) -> None:
+    tightened = build(config, cost_limit=20.0, discounted_cost_limit=20.0)
+    lower = build(config, cost_limit=15.0, discounted_cost_limit=15.0)
+    one, two = tightened.init(), lower.init()
+    for signal in (40.0, 10.0, 17.0, 0.0):
+        one, two = tightened.update(one, signal, 5.0), lower.update(two, signal)
+        assert one == two
+
+
+def test_balanced_ascent_falls_as_fast_as_it_rises_under_a_margin() -> None:
+    built = build(replace(BALANCED, learning_rate=1.0, initial=50.0))
+    # An enforced limit of 10: 10 up at most, and 10 down at most.
+    assert built.update(built.init(), 1_000.0, 15.0).value == 60.0
+    assert built.update(built.init(), 0.0, 15.0).value == 40.0

@@ -12,8 +12,9 @@ from browser import Page, browser, find_browser
 from recorded import HOPPER, make_run
 
 from slsac.cli import main
-from slsac.experiments.report import as_script_json, config_differences, page
+from slsac.experiments.report import as_script_json, calibration, config_differences, page
 from slsac.experiments.table import summarise_runs
+from slsac.rundir import policy_digest
 from slsac.runlog import read_lines
 
 ROOT = Path(__file__).parent.parent
@@ -161,9 +162,10 @@ def test_hovering_and_arrow_keys_name_the_values(tab: Page, recorded: Path) -> N
 
 def test_several_tasks_calibration_and_a_run_that_is_still_going(tab: Page, tmp_path: Path) -> None:
     certified = make_run(tmp_path / "runs" / "a", costs=[0.0, 30.0, 50.0], returns=[1, 2, 3])
+    (certified / "policy.safetensors").write_bytes(b"a policy")
     (certified / "calibration.json").write_text(
         json.dumps({"nominal": [0.1, 0.5, 0.9], "observed": [0.2, 0.5, 0.7],
-                    "wasserstein": 1.25, "delta": 0.5})
+                    "wasserstein": 1.25, "delta": 0.5, "policy_sha256": policy_digest(certified)})
     )  # fmt: skip
     make_run(tmp_path / "runs" / "b", seed=1, finished=False)
     make_run(tmp_path / "runs" / "c", "sac-lag", GOAL, costs=[0.0, 0.0])
@@ -231,3 +233,24 @@ def test_bad_files_get_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[st
         error = capsys.readouterr().err
         assert expected in error
         assert error.count("\n") == 1
+
+
+def test_a_calibration_of_another_policy_is_not_shown(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    (run / "policy.safetensors").write_bytes(b"a policy")
+    made = {"nominal": [0.5], "observed": [0.4], "policy_sha256": policy_digest(run)}
+    (run / "calibration.json").write_text(json.dumps(made))
+    (loaded,) = summarise_runs([run]).runs
+    assert calibration(loaded) is not None
+    (run / "policy.safetensors").write_bytes(b"the policy after more training")
+    assert calibration(loaded) is None
+
+
+def test_signed_costs_are_drawn(tab: Page, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", costs=[-30.0, -30.0, 10.0], returns=[1, 2, 3],
+                   cost_critic__cost_floor=None)  # fmt: skip
+    out = tmp_path / "report.html"
+    assert main(["report", str(run), "--out", str(out)]) == 0
+    tab.open(out, 1200, 900)
+    assert tab.run("document.querySelectorAll('#histograms rect[opacity]').length") == 2
+    assert tab.problems == []

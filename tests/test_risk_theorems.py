@@ -184,6 +184,14 @@ def test_entropic_risk_lies_between_the_mean_and_the_worst(aversion: float) -> N
     assert 200.0 <= value <= 500.0
 
 
+@pytest.mark.parametrize("aversion", [1e-9, 1e-7, 1e-5])
+def test_entropic_risk_becomes_the_mean(aversion: float) -> None:
+    # mean + theta * variance / 2, and the next term is theta^2 smaller.
+    expected = 200.0 + aversion * 35_000.0 / 2
+    found = float(risk.entropic_risk(100.0 * QUANTILES, aversion))
+    assert found == pytest.approx(expected, rel=1e-5)
+
+
 def test_a_certain_cost_has_no_deviation_and_a_finite_gradient() -> None:
     import jax
 

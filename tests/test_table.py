@@ -19,6 +19,7 @@ from slsac.experiments.paper_figures import (
     reference,
 )
 from slsac.experiments.table import (
+    render,
     sections,
     summarise_runs,
     write_table,
@@ -178,3 +179,42 @@ def test_the_command(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
         error = capsys.readouterr().err
         assert expected in error
         assert error.count("\n") == 1
+
+
+def test_a_narrow_terminal_cuts_no_figure_off(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    shown = render(summarise_runs([runs]), "terminal")
+    assert "\x1b[" in shown
+    assert "\N{HORIZONTAL ELLIPSIS}" not in shown
+    # A file is the same whatever the terminal is, and has each row on one line.
+    assert main(["table", str(runs), "--out", str(tmp_path / "table.txt")]) == 0
+    text = (tmp_path / "table.txt").read_text()
+    assert "\x1b[" not in text
+    assert "2000.0 / 60.0" in text
+    assert "SafetyHopperVelocity-v1" in text
+
+
+def test_a_damaged_log_is_one_line(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = make_run(runs / "damaged", "td3-lag")
+    lines = (run / "progress.jsonl").read_bytes().splitlines(keepends=True)
+    lines[2] = b"\0" * 40 + b"\n"
+    (run / "progress.jsonl").write_bytes(b"".join(lines))
+    assert main(["table", str(runs)]) == 1
+    error = capsys.readouterr().err
+    assert "progress.jsonl, line 3, cannot be read" in error
+    assert error.count("\n") == 1
+
+
+def test_a_figure_that_is_not_finite_is_one_line(
+    runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(runs / "odd", "td3-lag", returns=[1.0, 12345.0])
+    log = run / "evaluations.jsonl"
+    log.write_text(log.read_text().replace("12345.0", "Infinity"))
+    assert main(["table", str(runs)]) == 2
+    error = capsys.readouterr().err
+    assert f"{run}: its final evaluation has a return or cost that is not finite" in error
+    assert error.count("\n") == 1

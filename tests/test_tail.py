@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -89,3 +91,16 @@ def test_what_cannot_be_believed_is_refused_with_the_reason(costs: np.ndarray, r
 def test_a_tail_of_nothing_is_an_error() -> None:
     with pytest.raises(InvalidInput, match="costs is empty"):
         fit_tail([], 0.5)
+
+
+@pytest.mark.parametrize(
+    ("costs", "options", "message"),
+    [
+        (np.zeros((2, 2)), {}, r"costs has shape \(2, 2\); it must be a vector"),
+        (np.arange(99.0), {"rounds": 0}, "rounds is 0; it must be at least 1"),
+        (np.arange(99.0), {"confidence": 1.5}, r"confidence is 1.5; it must be in \(0, 1\)"),
+    ],
+)
+def test_bad_input_names_itself(costs: np.ndarray, options: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        fit_tail(costs, 0.5, **options)

@@ -171,6 +171,7 @@ class Agent:
             raise InvalidInput(f"seed is {seed}; it must be at least 0")
         if self._evaluation_env is None:
             self._evaluation_env = Lanes(copies_of(self._env_source).evaluation)
+        rundir.require_same_task(self._evaluation_env.take(1)[0].spec, self.spec)
         seed = self.config.seed if seed is None else seed
         self._sample_key = jax.random.PRNGKey(seed)
         if deterministic:
@@ -201,6 +202,7 @@ class Agent:
         except InvalidInput as error:
             raise video.NoVideo(f"no video: {error}") from error
         try:
+            rundir.require_same_task(env.spec, self.spec)
             return video.record(
                 env,
                 self._act,

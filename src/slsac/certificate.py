@@ -7,8 +7,8 @@ played in the evaluations of training, after which somebody may have chosen this
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,12 @@ import jax
 import numpy as np
 
 from slsac import calibration, pareto, rundir
+from slsac.agent.off_policy import OffPolicyAgent
 from slsac.api import Agent
 from slsac.certificate_page import page
 from slsac.checkpoint import write_atomically
 from slsac.confidence import (
+    at_least_seen,
     bootstrap_cvar_interval,
     cvar_lower_bound,
     cvar_upper_bound,
@@ -31,10 +33,11 @@ from slsac.confidence import (
 from slsac.config import Config, OffPolicyConfig
 from slsac.display import cost_digits
 from slsac.envs import duplicate_env, env_source, family, for_certificate, make_env
-from slsac.errors import InvalidInput
+from slsac.errors import Failed, InvalidInput
 from slsac.evaluate import Evaluation, as_record, joined, summarise
 from slsac.risk import empirical_cvar, fit_tail, signal_decomposition, tail_count
 from slsac.seeds import Branch, episode_seed, generator
+from slsac.types import EnvSpec
 
 TAIL_FRACTIONS = (0.1, 0.05, 0.01)
 """Looked at beside the one that was trained with."""
@@ -63,6 +66,8 @@ def cost_statements(
         largest_cost: that an episode can have at all; None: unknown, and no bound on CVaR.
     """
     require_confidence(confidence)
+    if not np.isfinite(costs).all():
+        raise InvalidInput(f"costs has {costs[~np.isfinite(costs)][0]}; all must be finite")
     episodes, over = len(costs), int((costs > cost_limit).sum())
     rng = generator(seed, Branch.CERTIFICATE)
 
@@ -197,6 +202,8 @@ def certify(
         raise InvalidInput(f"episodes is {episodes}; it must be at least 2")
     if seed is not None and seed < 0:
         raise InvalidInput(f"seed is {seed}; it must be at least 0")
+    if max_step_cost is not None and not (math.isfinite(max_step_cost) and max_step_cost > 0.0):
+        raise InvalidInput(f"max_step_cost is {max_step_cost}; it must be finite and above 0")
     config, spec, _ = rundir.read_config(run)
     env = for_certificate(env_source(config.env if env is None else env, config))
     if max_step_cost is None and family(config.env) != "other":
@@ -205,8 +212,13 @@ def certify(
     largest_cost = None if max_step_cost is None else max_step_cost * most_steps
     seed = config.seed if seed is None else seed
 
+    # All of it is read before the first episode: the run may be in training, and go on.
+    digest, steps = rundir.policy_digest(run), rundir.trained_steps(run)
+    critic = critic_of(run)
     parts = []
     with contextlib.closing(Agent.load(run, env=env)) as agent:
+        if rundir.policy_digest(run) != digest:
+            raise Failed(f"run {str(run)!r} saved another policy just now; try again")
         for number, first in enumerate(range(0, episodes, CHUNK)):
             tick("episodes", first, episodes)
             parts.append(
@@ -216,6 +228,8 @@ def certify(
                     deterministic=deterministic,
                 )
             )
+            if largest_cost is not None:  # said now, and not after all episodes
+                at_least_seen(largest_cost, parts[-1].costs.max())
     tick("episodes", episodes, episodes)
     played = joined(parts)
 
@@ -241,11 +255,11 @@ def certify(
             "algo": config.algo,
             "env": config.env,
             "seed": config.seed,
-            "steps": rundir.trained_steps(run),
+            "steps": steps,
             "cost_limit": config.cost_limit,
             "tail_fraction": config.tail_fraction,
             "horizon": spec.horizon,
-            "policy_sha256": policy_digest(run),
+            "policy_sha256": digest,
         },
         "protocol": protocol,
         "verdict": verdict(statements, protocol, config.cost_limit),
@@ -254,32 +268,50 @@ def certify(
             "cost_max": float(played.costs.max()),
         },
         **statements,
-        "calibration": calibrate_run(run, confidence=confidence, seed=seed, env=env, tick=tick),
+        "calibration": critic
+        if isinstance(critic, dict)
+        else {
+            **calibrate(critic, config, spec, confidence, seed, env, tick),
+            "policy_sha256": digest,
+        },
     }
     return certificate, played
 
 
-def policy_digest(run: Path) -> str:
-    return hashlib.sha256((run / "policy.safetensors").read_bytes()).hexdigest()
+Critic = tuple[OffPolicyAgent, Any, Any]
+"""Functions of an agent, and its policy and cost critic."""
 
 
-def calibrate_run(
-    run: Path, *, confidence: float, seed: int, env: Any, tick: Tick
-) -> dict[str, Any]:
-    """The calibration of a run's critic, or the last certificate's if it is of the same policy."""
-    config, spec, _ = rundir.read_config(run)
+def critic_of(run: Path) -> Critic | dict[str, Any]:
+    """The cost critic to calibrate; where there is none, the calibration that stands for it.
+
+    That is the last certificate's if it is of the same policy, and otherwise the reason why not.
+    """
+    config, _, _ = rundir.read_config(run)
     if not isinstance(config, OffPolicyConfig):
         return {"reason": f"the cost critic of {config.algo} values states, not actions"}
-    digest = policy_digest(run)
     found = rundir.load_cost_critic(run)
-    if found is None:
-        earlier = run / "certificate.json"
-        if earlier.exists():
-            recorded: dict[str, Any] = json.loads(earlier.read_text())["calibration"]
-            if recorded.get("policy_sha256") == digest:
-                return recorded
-        return {"reason": "the critic is not there: the folder holds no checkpoint of this policy"}
-    functions, policy, critic = found
+    if found is not None:
+        return found
+    with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
+        recorded: dict[str, Any] = json.loads((run / "certificate.json").read_text())["calibration"]
+        if recorded["policy_sha256"] == rundir.policy_digest(run):
+            return recorded
+    return {"reason": "the critic is not there: the folder holds no checkpoint of this policy"}
+
+
+def calibrate(
+    critic: Critic,
+    config: Config,
+    spec: EnvSpec,
+    confidence: float,
+    seed: int,
+    env: Any,
+    tick: Tick,
+) -> dict[str, Any]:
+    """What a critic predicts against what follows, in fresh episodes with sampled actions."""
+    assert isinstance(config, OffPolicyConfig)
+    functions, policy, cost_critic = critic
     explore = jax.jit(functions.explore)
     with contextlib.closing(make_env(duplicate_env(env))) as made:
         trajectories = calibration.play(
@@ -289,36 +321,44 @@ def calibrate_run(
             episode_seed(seed, Branch.CERTIFICATE, 2**31),
             lambda done: tick("calibration", done, CALIBRATION_EPISODES),
         )
-    measured = calibration.calibrate(
+    return calibration.calibrate(
         trajectories,
-        critic,
+        cost_critic,
         config.cost_critic,
         tail_fraction=config.tail_fraction,
         horizon=spec.horizon,
         confidence=confidence,
         seed=seed,
     )
-    return {**measured, "policy_sha256": digest}
 
 
-def write(certificate: dict[str, Any], played: Evaluation, run: Path, out: Path | None) -> Path:
-    """Writes certificate.json, .html and -episodes.json; with no ``out``, into the run's folder.
+def base_of(out: Path) -> Path:
+    """The name that the files of a certificate begin with; .html or .json at its end is none."""
+    base = out.with_suffix("") if out.suffix in (".html", ".json") else out
+    if not base.name or out.is_dir():
+        raise InvalidInput(f"out is {str(out)!r}; it must be the name of a file")
+    return base
 
-    Returns the page's path. A quantile critic's calibration goes to the run's calibration.json as
-    well, where reports look for it.
+
+def write(certificate: dict[str, Any], played: Evaluation, run: Path, base: Path | None) -> Path:
+    """Writes ``base``.json, .html and -episodes.json; None: certificate.* in the run's folder.
+
+    Returns the page's path. With None a quantile critic's calibration goes to the run's
+    calibration.json as well, where reports look for it.
     """
-    base = (run / "certificate" if out is None else out).with_suffix("")
+    in_run = base is None
+    base = base or run / "certificate"
     base.parent.mkdir(parents=True, exist_ok=True)
 
     def put(path: Path, text: str) -> Path:
         write_atomically(path, text.encode() + b"\n")
         return path
 
-    put(base.with_suffix(".json"), json.dumps(certificate, indent=1))
+    put(base.with_name(base.name + ".json"), json.dumps(certificate, indent=1))
     put(base.with_name(base.name + "-episodes.json"), json.dumps(as_record(played)))
-    if out is None and "delta" in certificate["calibration"]:
+    if in_run and "delta" in certificate["calibration"]:
         put(run / "calibration.json", json.dumps(certificate["calibration"], indent=1))
-    return put(base.with_suffix(".html"), page(certificate, played.costs))
+    return put(base.with_name(base.name + ".html"), page(certificate, played.costs))
 
 
 def text(certificate: dict[str, Any]) -> str:

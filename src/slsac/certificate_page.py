@@ -203,12 +203,13 @@ def _protocol(certificate: dict[str, Any], sure: str) -> str:
 def _histogram(costs: np.ndarray, limit: float) -> str:
     """Episode costs as bars, and the limit as a line."""
     width, height, left, bottom = 760, 200, 40, 30
-    end = max(float(costs.max()), limit, 1e-9) * 1.08
-    counts, edges = np.histogram(costs, bins=40, range=(0.0, end))
+    start = min(0.0, float(costs.min()))
+    end = start + (max(float(costs.max()), limit, 1e-9) - start) * 1.08
+    counts, edges = np.histogram(costs, bins=40, range=(start, end))
     top = max(1, int(counts.max()))
 
     def x(cost: float) -> float:
-        return left + (width - left - 10) * cost / end
+        return left + (width - left - 10) * (cost - start) / (end - start)
 
     def y(count: float) -> float:
         return height - bottom - (height - bottom - 20) * count / top
@@ -219,7 +220,7 @@ def _histogram(costs: np.ndarray, limit: float) -> str:
         for count, low, high in zip(counts, edges, edges[1:], strict=False)
         if count
     )
-    side = "end" if limit > 0.8 * end else "start"
+    side = "end" if limit > start + 0.8 * (end - start) else "start"
     shift = -6 if side == "end" else 6
     return (
         f'<figure><svg viewBox="0 0 {width} {height}" role="img" '
@@ -229,7 +230,7 @@ def _histogram(costs: np.ndarray, limit: float) -> str:
         f'stroke-width="2" stroke-dasharray="5 3"/>'
         f'<text x="{x(limit) + shift:.1f}" y="18" text-anchor="{side}" '
         f'style="fill:var(--limit)">limit {limit:g}</text>'
-        f'<text x="{left}" y="{height - 8}">0</text>'
+        f'<text x="{left}" y="{height - 8}">{start:.3g}</text>'
         f'<text x="{width - 10}" y="{height - 8}" text-anchor="end">{end:.3g}</text>'
         f'<text x="{left - 6}" y="{y(top) + 4:.1f}" text-anchor="end">{top}</text></svg>'
         "<figcaption>Cost of each episode (across) and how many had it.</figcaption></figure>"

@@ -287,6 +287,7 @@ def certify(options: argparse.Namespace) -> int:
     from slsac.display import counter
 
     run = Path(options.run)
+    base = certificate.base_of(Path(options.out)) if options.out else None
     with counter() as tick:
         made, played = certificate.certify(
             run,
@@ -297,7 +298,7 @@ def certify(options: argparse.Namespace) -> int:
             max_step_cost=options.max_step_cost,
             tick=tick,
         )
-    page = certificate.write(made, played, run, Path(options.out) if options.out else None)
+    page = certificate.write(made, played, run, base)
     print(certificate.text(made))
     print(f"\nwritten to {page}, and beside it the same as JSON and the raw episodes")
     return 0

@@ -16,10 +16,13 @@ from scipy.special import betaincinv, gammaln
 from slsac.errors import InvalidInput
 from slsac.risk import tail_count
 
+MOST_CONFIDENCE = 1.0 - 1e-9
+"""Beyond it the chances that the bands are made of are lost in rounding."""
+
 
 def require_confidence(confidence: float) -> None:
-    if not 0.5 <= confidence < 1.0:
-        raise InvalidInput(f"confidence is {confidence}; it must be in [0.5, 1)")
+    if not 0.5 <= confidence <= MOST_CONFIDENCE:
+        raise InvalidInput(f"confidence is {confidence}; it must be in [0.5, 0.999999999]")
 
 
 def share_upper_bound(hits: int, episodes: int, confidence: float) -> float:
@@ -97,6 +100,16 @@ def least_distribution(episodes: int, confidence: float) -> np.ndarray:
     return np.array(_least_distribution(episodes, confidence))
 
 
+def at_least_seen(largest_cost: float, seen: float) -> float:
+    """The largest cost there can be, and an error if a larger one was seen."""
+    # A sum of 200 costs of .1 is more than 200 * .1 by its rounding, and a legal cost.
+    if not seen <= largest_cost * (1.0 + 1e-9):
+        raise InvalidInput(
+            f"largest_cost is {largest_cost:g}; it must be at least {seen:g}, a cost seen"
+        )
+    return max(largest_cost, float(seen))
+
+
 def cvar_upper_bound(
     costs: np.ndarray, tail_fraction: float, confidence: float, largest_cost: float
 ) -> float:
@@ -107,10 +120,7 @@ def cvar_upper_bound(
     """
     tail_count(1, tail_fraction)
     ordered = np.sort(np.asarray(costs, dtype=np.float64))
-    if ordered[-1] > largest_cost:
-        raise InvalidInput(
-            f"largest_cost is {largest_cost:g}; it must be at least {ordered[-1]:g}, a cost seen"
-        )
+    largest_cost = at_least_seen(largest_cost, ordered[-1])
     least = least_distribution(len(ordered), confidence)
     values = np.append(ordered, largest_cost)
     return _tail_mean(values, np.diff(np.concatenate([[0.0], least, [1.0]])), tail_fraction)

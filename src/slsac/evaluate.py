@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from slsac.errors import env_failures
+from slsac.errors import EnvFailed, env_failures
 from slsac.risk import empirical_cvar
 from slsac.seeds import Branch, episode_seed
 from slsac.types import SafeEnv
@@ -103,6 +103,11 @@ def evaluate(
         for lane, episode in list(playing.items()):
             with env_failures():
                 step = envs[lane].step(actions[lane])
+            if not (math.isfinite(step.reward) and math.isfinite(step.cost)):
+                raise EnvFailed(
+                    f"the environment returned a reward of {step.reward} and a cost of {step.cost} "
+                    "in an evaluation; both must be finite"
+                )
             observations[lane] = step.observation
             results[:, episode] += (step.reward, step.cost, 1.0)
             if step.terminated or step.truncated:

@@ -122,6 +122,10 @@ def langevin(
         raise InvalidInput(
             f"clip_mode is {clip_mode!r}; it must be one of {', '.join(get_args(ClipMode))}"
         )
+    if not inverse_temperature >= 0.0:
+        raise InvalidInput(f"inverse_temperature is {inverse_temperature}; it must be at least 0")
+    if not clip > 0.0:
+        raise InvalidInput(f"clip is {clip}; it must be above 0")
     noise_std = (2.0 * learning_rate * inverse_temperature) ** 0.5
 
     def init(params: optax.Params) -> LangevinState:

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from slsac.config import Config, MultiplierConfig
 from slsac.risk import discounted_cost_limit, empirical_cvar
@@ -49,9 +49,17 @@ def restored(facts: Sequence[Any]) -> MultiplierState:
     return MultiplierState(value, tuple(memory))
 
 
+class Update(Protocol):
+    def __call__(
+        self, state: MultiplierState, signal: float, margin: float = 0.0
+    ) -> MultiplierState:
+        """One step of a rule; the limit is enforced as if it were lower by ``margin``."""
+        ...
+
+
 class Multiplier(NamedTuple):
     init: Callable[[], MultiplierState]
-    update: Callable[[MultiplierState, float], MultiplierState]
+    update: Update
     """(state, signal) -> state, once per environment step, or on-policy once per epoch."""
     signal: Callable[[Sequence[float], float | None], float | None]
     """(window's episode costs, critic's signal) -> what is held against the limit; None: nothing
@@ -94,12 +102,12 @@ def build(
     return Multiplier(init, update, of_critic if by_critic else of_window, limit)
 
 
-Rule = tuple[Callable[[], MultiplierState], Callable[[MultiplierState, float], MultiplierState]]
+Rule = tuple[Callable[[], MultiplierState], Update]
 
 
 def projected_ascent(config: MultiplierConfig, limit: float) -> Rule:
-    def update(state: MultiplierState, signal: float) -> MultiplierState:
-        value = state.value + config.learning_rate * (signal - limit)
+    def update(state: MultiplierState, signal: float, margin: float = 0.0) -> MultiplierState:
+        value = state.value + config.learning_rate * (signal - (limit - margin))
         return MultiplierState(_bounded(value, config))
 
     return lambda: MultiplierState(config.initial), update
@@ -113,8 +121,9 @@ def balanced_ascent(config: MultiplierConfig, limit: float) -> Rule:
     above 0.
     """
 
-    def update(state: MultiplierState, signal: float) -> MultiplierState:
-        violation = min(max(signal - limit, -limit), limit)
+    def update(state: MultiplierState, signal: float, margin: float = 0.0) -> MultiplierState:
+        enforced = limit - margin
+        violation = min(max(signal - enforced, -enforced), enforced)
         return MultiplierState(_bounded(state.value + config.learning_rate * violation, config))
 
     return lambda: MultiplierState(config.initial), update
@@ -123,8 +132,8 @@ def balanced_ascent(config: MultiplierConfig, limit: float) -> Rule:
 def adam_ascent(config: MultiplierConfig, limit: float) -> Rule:
     """Adam with its usual constants and bias correction, on -lambda * violation."""
 
-    def update(state: MultiplierState, signal: float) -> MultiplierState:
-        direction, memory = _adam(limit - signal, state.memory)
+    def update(state: MultiplierState, signal: float, margin: float = 0.0) -> MultiplierState:
+        direction, memory = _adam(limit - margin - signal, state.memory)
         value = _bounded(state.value - config.learning_rate * direction, config)
         return MultiplierState(value, memory)
 
@@ -138,11 +147,12 @@ def pid(config: MultiplierConfig, limit: float) -> Rule:
     def init() -> MultiplierState:
         return MultiplierState(config.initial, (config.initial, 0.0, 0.0))
 
-    def update(state: MultiplierState, signal: float) -> MultiplierState:
+    def update(state: MultiplierState, signal: float, margin: float = 0.0) -> MultiplierState:
         integral, violation, *past = state.memory
+        excess = signal - (limit - margin)
         # Kept within its bounds, so that a long safe or unsafe time leaves nothing to unwind.
-        integral = _bounded(integral + config.integral_gain * (signal - limit), config)
-        violation = keep * violation + (1.0 - keep) * (signal - limit)
+        integral = _bounded(integral + config.integral_gain * excess, config)
+        violation = keep * violation + (1.0 - keep) * excess
         smoothed = keep * past[-1] + (1.0 - keep) * signal
         rise = max(0.0, smoothed - past[0])
         value = config.proportional_gain * violation + integral + config.derivative_gain * rise
@@ -161,15 +171,16 @@ def softplus(config: MultiplierConfig, limit: float) -> Rule:
         rho = math.log(math.expm1(config.initial))
         return MultiplierState(config.initial, (rho, 0.0, 0.0, 0.0))
 
-    def update(state: MultiplierState, signal: float) -> MultiplierState:
+    def update(state: MultiplierState, signal: float, margin: float = 0.0) -> MultiplierState:
         rho, *moments = state.memory
         slope = 1.0 / (1.0 + math.exp(-rho))
-        direction, memory = _adam(slope * (limit - signal), moments)
+        enforced = limit - margin
+        direction, memory = _adam(slope * (enforced - signal), moments)
         # Above the ceiling a long unsafe time would leave something to unwind; below -500 the
         # exponential would overflow.
         rho = min(max(rho - config.learning_rate * direction, -500.0), ceiling)
         soft = math.log1p(math.exp(-abs(rho))) + max(rho, 0.0)
-        value = soft + config.damping * (signal - limit)
+        value = soft + config.damping * (signal - enforced)
         return MultiplierState(_bounded(value, config), (rho, *memory))
 
     return init, update

@@ -66,6 +66,10 @@ def _overridden(config: Any, overrides: Mapping[str, Any], prefix: str, known: l
             below.setdefault(head, {}).update(value)
         else:
             here[head] = _coerce(value, hints[head], prefix + head)
+            if here[head] is None and dataclasses.is_dataclass(getattr(config, head)):
+                raise InvalidInput(
+                    f"{prefix}{head} is {value!r}; it is a group of fields, set one of them"
+                )
     for head, nested in below.items():
         part = here.get(head, getattr(config, head))
         if part is None:

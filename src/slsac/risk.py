@@ -151,9 +151,13 @@ def mean_of_quantiles(quantiles: jax.Array) -> jax.Array:
 
 def entropic_risk(quantiles: jax.Array, risk_aversion: float) -> jax.Array:
     """log E[exp(theta Z)] / theta, theta in 1 / cost; the mean as theta -> 0, the worst at inf."""
-    count = quantiles.shape[-1]
-    scaled = jax.scipy.special.logsumexp(risk_aversion * quantiles, axis=-1)
-    return (scaled - math.log(count)) / risk_aversion
+    mean = jnp.mean(quantiles, axis=-1, keepdims=True)
+    scaled = risk_aversion * (quantiles - mean)
+    # What exceeds the mean is far smaller than it where theta is small, and would be rounded away.
+    small = jnp.max(jnp.abs(scaled), axis=-1, keepdims=True) < 1.0
+    near = jnp.log1p(jnp.mean(jnp.expm1(jnp.where(small, scaled, 0.0)), axis=-1))
+    far = jax.scipy.special.logsumexp(scaled, axis=-1) - math.log(quantiles.shape[-1])
+    return mean[..., 0] + jnp.where(small[..., 0], near, far) / risk_aversion
 
 
 def mean_deviation(quantiles: jax.Array, risk_aversion: float) -> jax.Array:

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import shutil
 from collections.abc import Callable
@@ -39,6 +40,13 @@ BEFORE_METADRIVE = {"lidar": "distance"}
 MARKER = ".slsac-run"
 LOGS = ("progress.jsonl", "episodes.jsonl", "evaluations.jsonl", "timing.jsonl")
 FOLDERS = ("replay", "checkpoints", "tensorboard")
+ABOUT_POLICY = (
+    "calibration.json",
+    "certificate.json",
+    "certificate.html",
+    "certificate-episodes.json",
+)
+"""What `slsac certify` leaves in a run's folder."""
 
 
 class Trainer(Protocol):
@@ -165,7 +173,7 @@ def claim(run: Path) -> RunLock:
     (run / MARKER).touch()
     lock = RunLock(run)
     try:
-        for name in ("config.json", *LOGS, "policy.safetensors"):
+        for name in ("config.json", *LOGS, "policy.safetensors", *ABOUT_POLICY):
             (run / name).unlink(missing_ok=True)
         for name in FOLDERS:
             shutil.rmtree(run / name, ignore_errors=True)
@@ -210,7 +218,7 @@ def resume(
         steps: a new total number of steps.
         inexact: go on although versions or cores have changed, so that bits will differ.
     """
-    config, _, recorded = read_config(run)
+    config, spec, recorded = read_config(run)
     now = provenance.describe()
     changed = provenance.differences(recorded, now)
     if changed and not inexact:
@@ -224,6 +232,7 @@ def resume(
     made, learner = make_env(source), LEARNERS[type(config)]
     with contextlib.ExitStack() as opened:
         _close_after(opened, made, source)
+        require_same_task(made.spec, spec)
         copies = copies_of(source)
         learner.check(config, made.spec, copies)
         lock = RunLock(run)
@@ -236,6 +245,16 @@ def resume(
         write_config(config, run, trainer.spec, facts)
         opened.pop_all()
     return trainer
+
+
+def require_same_task(spec: EnvSpec, recorded: EnvSpec) -> None:
+    """An error unless an env's sizes, bounds and horizon are those that a run was made with."""
+    for name, ours, theirs in zip(EnvSpec._fields, spec, recorded, strict=True):
+        if ours != theirs:
+            raise InvalidInput(
+                f"{name} of the env is {ours}; the run was made with {theirs}: pass the same env, "
+                "as env= of Agent.load"
+            )
 
 
 def with_steps(config: Config, steps: int, *, begun: bool) -> Config:
@@ -292,7 +311,9 @@ def read_config(run: Path) -> tuple[Config, EnvSpec, dict[str, Any]]:
         )
     try:
         values = json.loads(path.read_text())
-        facts, spec = values.pop("provenance"), EnvSpec(**values.pop("spec"))
+        facts, sizes = values.pop("provenance"), values.pop("spec")
+        bounds = {name: tuple(sizes[name]) for name in ("action_low", "action_high")}
+        spec = EnvSpec(**sizes | bounds)
         known = to_dict(preset(values["algo"], values["env"]))
         if known.get("metadrive"):
             known["metadrive"] |= BEFORE_METADRIVE
@@ -320,6 +341,11 @@ def load_policy(
     agent = LEARNERS[type(config)].build(config, spec)
     like = jax.eval_shape(agent.init, jax.random.PRNGKey(0)).policy
     return agent, checkpoint.load_tensors(run / "policy.safetensors", like)
+
+
+def policy_digest(run: Path) -> str:
+    """SHA-256 of the newest policy's file."""
+    return hashlib.sha256((run / "policy.safetensors").read_bytes()).hexdigest()
 
 
 def load_cost_critic(run: Path) -> tuple[off_policy.OffPolicyAgent, Any, Any] | None:

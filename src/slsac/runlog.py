@@ -92,5 +92,11 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
     """The records of a JSON-lines file; a missing file has none, and a torn last line is none."""
     if not path.exists():
         return []
-    whole, _, _ = path.read_text().rpartition("\n")
-    return [json.loads(line) for line in whole.splitlines()]
+    whole, _, _ = path.read_bytes().rpartition(b"\n")
+    records = []
+    for number, line in enumerate(whole.splitlines(), 1):
+        try:
+            records.append(json.loads(line))
+        except ValueError as error:
+            raise RunDamaged(f"{path}, line {number}, cannot be read: {error}") from None
+    return records

@@ -109,9 +109,16 @@ def fit_tail(
     Args:
         rounds: resamples of the bootstrap and of the test of fit.
     """
-    ordered = np.sort(np.asarray(costs, dtype=np.float64))
+    ordered = np.asarray(costs, dtype=np.float64)
+    if ordered.ndim != 1:
+        raise InvalidInput(f"costs has shape {ordered.shape}; it must be a vector")
     if ordered.size == 0:
         raise InvalidInput("costs is empty; a tail needs at least one episode")
+    if not 0.0 < confidence < 1.0:
+        raise InvalidInput(f"confidence is {confidence}; it must be in (0, 1)")
+    if rounds < 1:
+        raise InvalidInput(f"rounds is {rounds}; it must be at least 1")
+    ordered = np.sort(ordered)
     k = tail_count(ordered.size, tail_fraction)
     threshold = float(ordered[max(0, ordered.size - k - 1)])
     above = ordered[ordered > threshold] - threshold

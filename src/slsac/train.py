@@ -203,10 +203,9 @@ class Trainer:
         if self.step > self.config.multiplier_warmup_steps:
             signal = self.cost_signal
             if signal is not None:
-                # A limit lower by a margin is a signal higher by it.
                 margin = self.tightening.share * self.multiplier.limit
                 self.multiplier_state = self.multiplier.update(
-                    self.multiplier_state, signal + margin
+                    self.multiplier_state, signal, margin
                 )
 
     def close_step(self, episode_over: bool) -> None:

@@ -77,6 +77,10 @@ def trials_of(group: Group) -> tuple[Trial, ...]:
         episodes = final_episodes(run)
         if episodes is not None:
             config = run.config
+            if not np.isfinite([episodes.returns, episodes.costs]).all():
+                raise InvalidInput(
+                    f"{run.path}: its final evaluation has a return or cost that is not finite"
+                )
             summary = summarise(episodes, config.cost_limit, config.tail_fraction)
             trials.append(Trial(config.seed, episodes.returns, episodes.costs, summary))
     return tuple(trials)
@@ -107,13 +111,16 @@ def _mean_speed(group: Group) -> float | None:
 def spreads_over_seeds(scores: np.ndarray) -> list[Spread]:
     """One `Spread` for each column of ``scores``, ``[runs, tasks]``."""
     runs, columns = scores.shape
+    # The same draws for every column: an interval must not depend on what else is in the table.
+    drawn = np.random.default_rng(0).integers(0, runs, (RESAMPLES, runs))
     points = trimmed_means(scores)
     means = scores.mean(axis=0)
     if runs == 1:
         pairs = zip(means, points, strict=True)
         return [Spread(float(mean), None, float(point), None) for mean, point in pairs]
     errors = scores.std(axis=0, ddof=1) / math.sqrt(runs)
-    low, high = bootstrap_interval([scores], trimmed_means)
+    resampled = trimmed_means(np.moveaxis(scores[drawn], 1, 0))
+    low, high = np.quantile(resampled, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
     return [
         Spread(float(means[i]), float(errors[i]), float(points[i]), (float(low[i]), float(high[i])))
         for i in range(columns)

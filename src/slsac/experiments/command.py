@@ -24,6 +24,9 @@ def run_sweep(options: argparse.Namespace) -> int:
             raise InvalidInput(
                 f"--{name.replace('_', '-')} is {value}; it must be at least {least}"
             )
+    if options.backend == "local" and (options.address or options.gpus_per_trial):
+        given = "address" if options.address else "gpus-per-trial"
+        raise InvalidInput(f"--{given} is for --backend ray; the backend is local")
     spec = grid.load(options.spec)
     cores = spec.cores_per_trial
     # Resolved: a Ray worker has another working directory.

@@ -262,4 +262,6 @@ def _draw_limits(axis: Any, groups: Sequence[Group]) -> None:
             f"limit {limit:g}", (1, limit), xycoords=("axes fraction", "data"),
             xytext=(-4, 3), textcoords="offset points", ha="right", fontsize=8,
         )  # fmt: skip
-    axis.set_ylim(bottom=0)
+    drawn = np.concatenate([np.asarray(line.get_ydata(), float) for line in axis.get_lines()])
+    if not (drawn < 0.0).any():  # costs may be signed
+        axis.set_ylim(bottom=0)

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:  # slow to import, and most forms need none of it
+    from rich.console import Console
 
 TEXT_COLUMNS = ("task", "algorithm", "source", "pair", "commit")
 """Columns that a terminal shows flush left."""
+
+
+PLAIN_WIDTH = 400
+"""Of tables that go to a file or a pipe, where nothing need be folded."""
 
 
 class Cell(NamedTuple):
@@ -97,21 +104,34 @@ def as_html(section: Section) -> str:
     return "".join(lines) + "</tbody></table>"
 
 
-def as_terminal(made: Iterable[Section], width: int | None = None) -> str:
+def as_plain(made: Iterable[Section]) -> str:
+    """Text without styles, the same whatever the terminal is."""
+    from rich.console import Console
+
+    return _as_text(made, Console(highlight=False, width=PLAIN_WIDTH, force_terminal=False))
+
+
+def as_terminal(made: Iterable[Section]) -> str:
     """Text with ANSI styles where standard output is a terminal, and plain where it is not."""
     from rich.console import Console
+
+    console = Console(highlight=False)
+    return _as_text(made, console) if console.is_terminal else as_plain(made)
+
+
+def _as_text(made: Iterable[Section], console: Console) -> str:
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False, width=width)
-    if width is None and not console.is_terminal:
-        console = Console(highlight=False, width=160)
     style = {"plain": "", "bold": "bold green", "grey": "grey50"}
     with console.capture() as captured:
         for section in made:
             table = Table(title=section.title, title_justify="left", title_style="bold")
             for name in section.header:
-                table.add_column(name, justify="left" if name in TEXT_COLUMNS else "right")
+                # Folded where the terminal is narrow: a figure that is cut off is another figure.
+                table.add_column(
+                    name, justify="left" if name in TEXT_COLUMNS else "right", overflow="fold"
+                )
             for row in section.rows:
                 table.add_row(*(Text(cell.text, style=style[cell.style]) for cell in row))
             if section.rows:

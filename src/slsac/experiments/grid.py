@@ -14,7 +14,7 @@ import yaml
 from slsac.config import Config
 from slsac.envs import require_known
 from slsac.errors import InvalidInput, unknown_name
-from slsac.overrides import as_flags, with_overrides
+from slsac.overrides import as_flags, dotted, with_overrides
 from slsac.presets import ALGORITHMS, preset
 
 PRODUCTS = ("table", "curves", "report")
@@ -125,9 +125,12 @@ def expand(spec: Spec, out: Path) -> list[Trial]:
             spec.variants.get(variant, {}),
             {"seed": seed, "steps": spec.steps},
         )
+        # Merged first: a layer alone may not be valid with what another one replaces.
+        merged: dict[str, Any] = {}
+        for layer in layers:
+            merged |= {key.replace("-", "_"): value for key, value in dotted(layer).items()}
         try:
-            for layer in layers:
-                config = with_overrides(config, layer)
+            config = with_overrides(config, merged)
         except InvalidInput as error:
             raise InvalidInput(f"{name}: {error}") from None
         trials.append(Trial(name, out / name, config))

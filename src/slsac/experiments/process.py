@@ -97,7 +97,9 @@ def outcome(returncode: int, log: Path) -> Outcome:
     if returncode == 0:
         return Outcome("done", "")
     if returncode < 0:
-        return Outcome("lost", f"killed by {signal.Signals(-returncode).name}")
+        number = -returncode
+        named = {known.value: known.name for known in signal.Signals}  # real-time ones have none
+        return Outcome("lost", f"killed by {named.get(number, f'signal {number}')}")
     return Outcome("failed", last_line(log) or f"exit code {returncode}")
 
 

@@ -38,6 +38,7 @@ from slsac.experiments.table import (
     task_label,
 )
 from slsac.overrides import dotted, to_dict
+from slsac.rundir import policy_digest
 
 CALIBRATION = "calibration.json"
 """What `slsac certify` leaves in a run's folder: the cost critic's reliability curve."""
@@ -189,7 +190,7 @@ def _band(band: Band) -> dict[str, list[float | None]]:
 
 
 def calibration(run: Run) -> dict[str, Any] | None:
-    """The reliability curve that a certificate left in the run's folder, if there is one."""
+    """The reliability curve that a certificate of the run's policy left in its folder, if any."""
     path = run.path / CALIBRATION
     if not path.exists():
         return None
@@ -198,6 +199,9 @@ def calibration(run: Run) -> dict[str, Any] | None:
         nominal, observed = map(list, (found["nominal"], found["observed"]))
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"{path} cannot be read: {type(error).__name__} {error}") from None
+    policy = run.path / "policy.safetensors"
+    if not policy.exists() or found.get("policy_sha256") != policy_digest(run.path):
+        return None  # the run has learned on since
     return {
         "seed": run.config.seed,
         "nominal": nominal,

@@ -20,6 +20,7 @@ from slsac.experiments.formats import (
     Section,
     as_latex,
     as_markdown,
+    as_plain,
     as_terminal,
 )
 from slsac.experiments.paper_figures import (
@@ -38,7 +39,7 @@ from slsac.experiments.runs import (
     steps_per_second,
 )
 
-FORMATS = {".txt": "terminal", ".md": "markdown", ".tex": "latex", ".csv": "csv"}
+FORMATS = {".txt": "plain", ".md": "markdown", ".tex": "latex", ".csv": "csv"}
 """What a file's name says about its format."""
 
 
@@ -316,7 +317,12 @@ def as_csv(found: Sequence[Statistics]) -> str:
 def render(summary: Summary, form: str) -> str:
     if form == "csv":
         return as_csv(summary.statistics)
-    renderers = {"terminal": as_terminal, "markdown": as_markdown, "latex": as_latex}
+    renderers = {
+        "terminal": as_terminal,
+        "plain": as_plain,
+        "markdown": as_markdown,
+        "latex": as_latex,
+    }
     return renderers[form](sections(summary))
 
 
@@ -328,6 +334,7 @@ def write_table(runs: Sequence[Path], out: Path, form: str | None = None) -> Non
     """
     if form is None and out.suffix not in FORMATS:
         raise InvalidInput(f"out is {str(out)!r}; its name must end in one of {', '.join(FORMATS)}")
-    text = render(summarise_runs(runs), form or FORMATS[out.suffix])
+    form = form or FORMATS[out.suffix]
+    text = render(summarise_runs(runs), "plain" if form == "terminal" else form)
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text)

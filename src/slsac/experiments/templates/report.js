@@ -137,6 +137,8 @@ function lineChart(id, { title, pick, points, limit, floor, log = false, digits 
     const spread = series.mean.flatMap((mean, index) => mean === null ? [] : [mean - (series.deviation[index] || 0), mean + (series.deviation[index] || 0)]);
     return spread.concat(points ? points(group).mean : []);
   });
+  const means = groups.flatMap((group) => pick(group).mean.concat(points ? points(group).mean : []));
+  if (means.some((value) => value < 0)) [floor, log] = [undefined, false]; // signed costs
   const [low, high] = extent(limit === undefined ? all : all.concat(limit * 1.15), floor);
   const last = Math.max(...groups.map((group) => pick(group).steps.at(-1)));
   const { drawing, box, toX, toY, width } = frame(card, {
@@ -231,10 +233,11 @@ function scatter(id, { title, aside, cost, name }) {
   const groups = visible().filter((group) => group.trials.length);
   if (!groups.length) return empty(card, title, "No selected run has come to its final evaluation.");
   const trials = groups.flatMap((group) => group.trials);
-  const [, high] = extent(trials.map(cost).concat(panel.limit * 1.3), 0);
+  const least = Math.min(0, ...trials.map(cost));
+  const [, high] = extent(trials.map(cost).concat(panel.limit * 1.3), least);
   const [bottom, top] = extent(trials.map((trial) => trial.return));
   const { drawing, box, toX, toY } = frame(card, {
-    title, aside, height: 290, x: { low: -high * 0.03, high, name }, y: { low: bottom, high: top },
+    title, aside, height: 290, x: { low: least - (high - least) * 0.03, high, name }, y: { low: bottom, high: top },
     label: `${title}: ${groups.map((group) => `${group.algo} return ${number(group.return)} ${name} ${number(cost(group), panel.cost_digits)}`).join("; ")}`,
   });
   const limit = toX(panel.limit);
@@ -268,24 +271,26 @@ function histograms() {
     : "No selected run has come to its final evaluation.";
   byId("histograms").replaceChildren(...groups.map(() => element("div", { class: "card" })));
   const top = Math.max(panel.limit * 1.25, ...groups.map((group) => Math.max(...group.costs) * 1.02), 1e-9);
+  const start = Math.min(0, ...groups.map((group) => Math.min(...group.costs)));
+  const bins = 25;
+  const width = (top - start) / bins;
   groups.forEach((group, index) => {
-    const bins = 25;
     const counts = new Array(bins).fill(0);
-    for (const cost of group.costs) counts[Math.min(bins - 1, Math.floor((cost / top) * bins))] += 1;
+    for (const cost of group.costs) counts[Math.min(bins - 1, Math.floor((cost - start) / width))] += 1;
     const shares = counts.map((count) => (100 * count) / group.costs.length);
     const card = byId("histograms").children[index];
     card.dataset.algo = group.algo;
     const over = group.costs.filter((cost) => cost > panel.limit).length;
     const { drawing, box, toX, toY } = frame(card, {
       title: group.algo, aside: `${over} of ${group.costs.length} over the limit`, height: 175,
-      x: { low: 0, high: top, name: "cost of an episode" }, y: { low: 0, high: Math.max(...shares) * 1.16, unit: " %" },
+      x: { low: start, high: top, name: "cost of an episode" }, y: { low: 0, high: Math.max(...shares) * 1.16, unit: " %" },
       label: `Costs of ${group.algo}: ${over} of ${group.costs.length} episodes over the limit of ${panel.limit}, CVaR ${number(group.cvar, panel.cost_digits)}`,
     });
     const { colour } = look.get(group.algo);
     shares.forEach((share, bin) => {
       if (!share) return;
-      const left = toX((bin * top) / bins);
-      const right = toX(((bin + 1) * top) / bins);
+      const left = toX(start + bin * width);
+      const right = toX(start + (bin + 1) * width);
       drawing.append(svg("rect", { x: left + 0.5, y: toY(share), width: Math.max(1, right - left - 1), height: box.bottom - toY(share), fill: colour, opacity: 0.75, rx: 1.5 }));
     });
     const limit = toX(panel.limit);

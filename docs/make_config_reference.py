@@ -65,7 +65,7 @@ def allowed(hint: Any) -> str:
     if typing.get_origin(hint) is types.UnionType:
         return f"{allowed(typing.get_args(hint)[0])}, none"
     if typing.get_origin(hint) is tuple:
-        return "whole numbers"
+        return "whole numbers, as in 64,64"
     return {int: "whole number", float: "number", bool: "true, false", str: "text"}[hint]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import jax
@@ -221,3 +222,44 @@ def test_a_seed_decides_sampled_episodes_too(tmp_path: Path) -> None:
     assert not np.array_equal(agent.evaluate(3, seed=2, deterministic=False).returns, first)
     assert len(set(agent.evaluate(3, seed=1).returns)) == 1
     agent.close()
+
+
+def test_a_closed_agent_has_no_lock_and_learns_on_all_the_same(tmp_path: Path) -> None:
+    whole = Agent("sl-sac", env="ProbeChoice-v0", **QUICK).learn(110)
+    agent = Agent("sl-sac", env="ProbeChoice-v0", run=tmp_path / "run", **QUICK).learn(75)
+    before = agent.evaluate(3).returns
+    agent.close()
+    np.testing.assert_array_equal(agent.evaluate(3).returns, before)
+    other = Agent.load(tmp_path / "run").learn(10)
+    with pytest.raises(InvalidInput, match="is in use"):
+        agent.learn(10)
+    other.close()
+    agent.learn(25)
+    assert_equal(whole, agent)
+    for one in (whole, agent):
+        one.close()
+
+
+def test_a_length_that_the_env_does_not_state_is_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Short(gym.Wrapper):
+        """Ends its episodes after five steps, and nobody can know."""
+
+        def reset(self, **options: Any) -> Any:
+            self.steps = 0
+            return super().reset(**options)
+
+        def step(self, action: Any) -> Any:
+            self.steps += 1
+            observation, reward, *_ = super().step(action)
+            return observation, float(reward), False, self.steps == 5, {"cost": 0.0}
+
+    def short() -> gym.Env:
+        return Short(gym.make("Pendulum-v1").unwrapped)
+
+    Agent("sl-sac", env=short, **QUICK).learn(20).close()
+    expected = "cut off after 5 steps, but the env states 1,000"
+    assert capsys.readouterr().err.count(expected) == 1
+    Agent("sl-sac", env=lambda: make_env(short, horizon=5), **QUICK).learn(20).close()
+    assert expected not in capsys.readouterr().err

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from slsac import __version__
 from slsac.cli import main
 from slsac.envs import list_envs
 from slsac.presets import ALGORITHMS
@@ -53,6 +54,9 @@ def test_train_evaluate_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
     first = evaluate()
     assert evaluate() == first
+    about = {"algo": "sl-sac", "env": "ProbeHeavyTail-v0", "trained_steps": 120, "seed": 0}
+    assert about.items() <= first.items()
+    assert first["actions"] == "deterministic"
     costs = np.array(first["costs"])
     assert first["cost_mean"] == pytest.approx(costs.mean())
     assert first["cost_se"] == pytest.approx(costs.std(ddof=1) / math.sqrt(5))
@@ -66,6 +70,7 @@ def test_train_evaluate_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert "is complete at step 120" in capsys.readouterr().out
     assert main(["evaluate", str(run), "--episodes", "5"]) == 0
     line = capsys.readouterr().out
+    assert "sl-sac on ProbeHeavyTail-v0 after 120 steps, deterministic actions: " in line
     worst = np.sort(first["returns"])[:3].mean()
     assert f"CVaR at 0.5: return {worst:.1f}, cost {first['cost_cvar']:.1f}; " in line
     assert main(["resume", str(run), "--steps", "160"]) == 0
@@ -78,8 +83,20 @@ def test_train_evaluate_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_training_says_when_the_multiplier_begins_to_act(
     start: Callable[..., Trainer],
 ) -> None:
-    trainer = start("ProbeChoice-v0", steps=120, multiplier_warmup_steps=119)
+    trainer = start("ProbeChoice-v0", steps=120, warmup_steps=40, multiplier_warmup_steps=119)
     assert trainer.schedule.endswith("the multiplier acts after 119 steps")
+
+
+def test_training_says_when_it_is_too_short_to_learn(start: Callable[..., Trainer]) -> None:
+    trainer = start("ProbeChoice-v0", steps=40, warmup_steps=40)
+    assert "so nothing is learned in 40 (--warmup-steps)" in trainer.schedule
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"slsac {__version__}\n"
 
 
 def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,6 +120,9 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
         (["--steps", "0"], "steps is 0; it must be at least 1"),
         (["--steps", "many"], "steps is 'many'; it must be a whole number"),
         (["--cost-limit"], "--cost-limit has no value"),
+        (["--cost-limit", "--steps=9"], "--cost-limit has no value"),
+        (["--overwritee"], "flag --overwritee does not exist; did you mean --overwrite?"),
+        (["--run", ""], "run is ''; it must be the name of a directory"),
         (["stray"], "argument 'stray' is unknown"),
         (["--inexact"], "--inexact has no effect without --from"),
         (["--run", "/proc/none/run"], "run '/proc/none/run' cannot be made: "),

@@ -75,7 +75,7 @@ def test_every_task_and_algorithm_has_its_place() -> None:
 def test_the_example_of_an_env_of_ones_own_works_from_training_to_certificate(
     tmp_path: Path,
 ) -> None:
-    speeding = load("examples/custom_env.py").Speeding
+    speeding = load("examples/custom_env.py").speeding
     assert check_safe_env(speeding) == []
     small = {"hidden": (8, 8)}
     agent = Agent(
@@ -89,5 +89,5 @@ def test_the_example_of_an_env_of_ones_own_works_from_training_to_certificate(
         Agent.load(tmp_path / "run").evaluate(2)
     made, played = certify(tmp_path / "run", 2, env=speeding, max_step_cost=0.45)
     assert played.lengths.tolist() == [50, 50]
-    # A step costs .45 at most; the env tells no time limit, so 1,000 steps are taken for one.
-    assert made["protocol"]["largest_cost"] == pytest.approx(450.0)
+    # Fifty steps of .45 at most.
+    assert made["protocol"]["largest_cost"] == pytest.approx(22.5)

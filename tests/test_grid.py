@@ -162,3 +162,11 @@ def test_what_ray_alone_does_is_refused_elsewhere(
     for flag, value in (("--address", "auto"), ("--gpus-per-trial", "1")):
         assert main(["sweep", spec, flag, value, "--out", str(tmp_path / "out")]) == 2
         assert f"{flag} is for --backend ray; the backend is local" in capsys.readouterr().err
+
+
+def test_more_cores_than_there_are_is_refused_before_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = str(write_spec(tmp_path, cores_per_trial=4096))
+    assert main(["sweep", spec, "--out", str(tmp_path / "out")]) == 2
+    assert "cores_per_trial is 4096; it must be at most" in capsys.readouterr().err

@@ -294,13 +294,30 @@ def test_killed_at_random_moments_and_resumed_equals_undisturbed(tmp_path: Path)
 def test_a_config_from_before_a_field_existed_reads_with_the_preset_value(tmp_path: Path) -> None:
     rundir.start(quick_config(), tmp_path).close()
     config = json.loads((tmp_path / "config.json").read_text())
-    del config["multiplier"]["damping"], config["polyak"]
+    del config["multiplier"]["damping"], config["cost_critic"]["members"]
     (tmp_path / "config.json").write_text(json.dumps(config))
     read, _, _ = rundir.read_config(tmp_path)
     assert read.multiplier.damping == 10.0
-    assert read.polyak == 0.005
+    assert read.cost_critic.members == 1
     assert read.cost_limit == 1.0
     config["polyack"] = 1.0
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(InvalidInput, match="polyack"):
         rundir.read_config(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("[]", "it holds a list, not an object"), (None, "config field cost_limit is missing")],
+)
+def test_a_config_that_has_lost_something_is_refused(
+    text: str | None, message: str, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    rundir.start(small_config("ProbeChoice-v0"), run).close()
+    path = run / "config.json"
+    values = json.loads(path.read_text())
+    del values["cost_limit"]
+    path.write_text(json.dumps(values) if text is None else text)
+    with pytest.raises(InvalidInput, match=message):
+        rundir.read_config(run)

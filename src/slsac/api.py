@@ -229,11 +229,15 @@ class Agent:
         os.replace(partial, target)
 
     def close(self) -> None:
-        """Closes environments, logs and the display."""
+        """Closes environments, logs and the display; `learn` and `evaluate` open them again."""
         if self._trainer is not None:
-            self._trainer.close()
+            # The lock is given up here: whoever learns on must take it anew.
+            trainer, self._trainer = self._trainer, None
+            self._trained_policy = trainer.state.policy
+            trainer.close()
         if self._evaluation_env is not None:
-            self._evaluation_env.close()
+            lanes, self._evaluation_env = self._evaluation_env, None
+            lanes.close()
         self._display.close()
 
 

@@ -6,12 +6,14 @@ Any config field is a flag of ``slsac train``: ``--cost-limit 10``, ``--reward-c
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from slsac._version import __version__
 from slsac.bench import SECTIONS
 from slsac.errors import Failed, InvalidInput, TrainingFailed
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from slsac.rundir import Trainer
 
 Command = Callable[[argparse.Namespace], int]
+TRAIN_SWITCHES = ("overwrite", "inexact")
+"""Flags of `slsac train` that take no value."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -38,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if rest and options.command != "train":
             raise InvalidInput(f"argument {rest[0]!r} is unknown; see `slsac {options.command} -h`")
         if options.command == "train":
-            options.overrides = parse_overrides(rest)
+            options.overrides = parse_overrides(rest, TRAIN_SWITCHES)
         if options.command in ("train", "resume", "evaluate", "bench", "certify"):
             from slsac.compilation import use_cache
 
@@ -64,8 +68,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def parse_overrides(tokens: Sequence[str]) -> dict[str, str]:
-    """``--a.b 1 --c=2`` as {"a.b": "1", "c": "2"}."""
+def parse_overrides(tokens: Sequence[str], switches: Sequence[str] = ()) -> dict[str, str]:
+    """``--a.b 1 --c=2`` as {"a.b": "1", "c": "2"}.
+
+    Args:
+        switches: flags without a value, which a misspelt one may have been meant for.
+    """
     overrides = {}
     remaining = list(tokens)
     while remaining:
@@ -74,8 +82,13 @@ def parse_overrides(tokens: Sequence[str]) -> dict[str, str]:
             raise InvalidInput(f"argument {flag!r} is unknown; flags begin with --")
         name, equals, value = flag[2:].partition("=")
         if not equals:
-            if not remaining:
-                raise InvalidInput(f"--{name} has no value; write --{name} VALUE")
+            if not remaining or remaining[0].startswith("--"):
+                near = difflib.get_close_matches(name, switches, n=1)
+                raise InvalidInput(
+                    f"flag --{name} does not exist; did you mean --{near[0]}?"
+                    if near
+                    else f"--{name} has no value; write --{name} VALUE"
+                )
             value = remaining.pop(0)
         overrides[name] = value
     return overrides
@@ -96,6 +109,8 @@ def train(options: argparse.Namespace) -> int:
     }
     config = with_overrides(preset(options.algo, options.env), overrides)
     name = f"{config.algo}-{config.env}-{config.seed}".replace("/", "-").replace(":", "-")
+    if options.run == "":
+        raise InvalidInput("run is ''; it must be the name of a directory")
     run = Path(options.run or f"runs/{name}")
     display = Terminal(config.steps, config.cost_limit)
     try:
@@ -210,6 +225,7 @@ def evaluate(options: argparse.Namespace) -> int:
     from slsac.api import Agent
     from slsac.display import sentence
     from slsac.evaluate import as_record, summarise
+    from slsac.rundir import trained_steps
 
     if options.video_episodes is not None and not options.video:
         raise InvalidInput("--video-episodes has no effect without --video")
@@ -219,11 +235,23 @@ def evaluate(options: argparse.Namespace) -> int:
     result = agent.evaluate(
         options.episodes, seed=options.seed, deterministic=not options.stochastic
     )
-    summary = summarise(result, agent.config.cost_limit, agent.config.tail_fraction)
+    config = agent.config
+    summary = summarise(result, config.cost_limit, config.tail_fraction)
+    about = {
+        "run": str(options.run),
+        "algo": config.algo,
+        "env": config.env,
+        "trained_steps": trained_steps(Path(options.run)),
+        "actions": "sampled" if options.stochastic else "deterministic",
+        "seed": config.seed if options.seed is None else options.seed,
+    }
     if options.json:
-        print(json.dumps({"run": str(options.run), **summary, **as_record(result)}))
+        print(json.dumps({**about, **summary, **as_record(result)}))
     else:
-        print(f"{agent.config.algo} on {agent.config.env}: {sentence(summary)}")
+        print(
+            f"{config.algo} on {config.env} after {about['trained_steps']:,} steps, "
+            f"{about['actions']} actions: {sentence(summary)}"
+        )
     agent.close()
     return 0
 
@@ -331,6 +359,7 @@ def bench(options: argparse.Namespace) -> int:
 
 def _parser() -> Parser:
     parser = Parser(prog="slsac", description="Safe reinforcement learning that controls the tail.")
+    parser.add_argument("--version", action="version", version=f"slsac {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     def command(
@@ -345,10 +374,10 @@ def _parser() -> Parser:
         epilog="Any config field is a flag too: --cost-limit 10, --reward-critic.pairs 5; "
         "docs/config.md lists them.",
     )  # fmt: skip
-    made.add_argument("--algo", default="sl-sac", help="see `slsac algos`")
+    made.add_argument("--algo", default="sl-sac", help="see `slsac algos` (sl-sac)")
     made.add_argument("--env", required=True, help="see `slsac envs`")
-    made.add_argument("--steps", help="environment steps in all")
-    made.add_argument("--seed", help="of everything random")
+    made.add_argument("--steps", help="environment steps in all (1,000,000; on policy 10,000,000)")
+    made.add_argument("--seed", help="of everything random (0)")
     made.add_argument("--seeds", type=int, help="train this many seeds together, from --seed on")
     made.add_argument("--run", help="run directory (runs/ALGO-ENV-SEED)")
     made.add_argument("--overwrite", action="store_true", help="replace a run that is there")
@@ -365,7 +394,7 @@ def _parser() -> Parser:
 
     made = command("evaluate", evaluate, "play seeded episodes with a trained policy")
     made.add_argument("run")
-    made.add_argument("--episodes", type=int, default=30)
+    made.add_argument("--episodes", type=int, default=30, help="how many (30)")
     made.add_argument("--seed", type=int, help="of the episodes (the run's own)")
     made.add_argument("--stochastic", action="store_true", help="sample actions")
     made.add_argument("--json", action="store_true", help="everything, on one line")
@@ -417,9 +446,9 @@ def _parser() -> Parser:
 
     made = command("certify", certify, "state a trained policy's tail risk, and how surely")
     made.add_argument("run")
-    made.add_argument("--episodes", type=int, default=200)
+    made.add_argument("--episodes", type=int, default=200, help="how many (200)")
     made.add_argument("--stochastic", action="store_true", help="sample actions")
-    made.add_argument("--confidence", type=float, default=0.95, help="of each bound")
+    made.add_argument("--confidence", type=float, default=0.95, help="of each bound (0.95)")
     made.add_argument("--seed", type=int, help="of the episodes (the run's own)")
     made.add_argument("--max-step-cost", type=float, help="largest cost of a step, if not known")
     made.add_argument("--out", help="file to write (certificate.html in RUN)")

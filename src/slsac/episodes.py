@@ -17,6 +17,8 @@ class Episode(NamedTuple):
     length: int
     facts: Mapping[str, float]
     """Further figures, where the env reports any: see `Step.facts`."""
+    truncated: bool = False
+    """The clock ended it, and not the task."""
 
 
 class Episodes:

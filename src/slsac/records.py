@@ -42,15 +42,23 @@ class Records:
         self._config, self._run, self._display = config, run, display
         self._episodes = episodes
         self._evaluation_envs = Lanes(make_evaluation_env)
+        self._said_short = False
         self.start_clock(0)
 
     def start_clock(self, step: int) -> None:
         """Speed is counted from here on."""
         self._clock = (time.perf_counter(), step)
 
-    def end_episode(self, step: int, episode: Episode) -> None:
+    def end_episode(self, step: int, episode: Episode, horizon: int) -> None:
         """Adds one finished episode to the epoch and episodes.jsonl."""
-        total_return, cost, length, facts = episode
+        total_return, cost, length, facts, truncated = episode
+        if truncated and length < horizon and not self._said_short:
+            self._said_short = True
+            self._display.note(
+                f"an episode was cut off after {length:,} steps, but the env states {horizon:,}, "
+                "and limits and bounds go by that; if none lasts longer, state it: "
+                f"max_episode_steps of the env, or make_env(env, horizon={length})"
+            )
         line = {"step": step, "return": total_return, "cost": cost, "length": length, **facts}
         self.log.write("episodes", line)
         self.epoch.episodes.append([total_return, cost, float(length)])

@@ -35,6 +35,30 @@ from slsac.runlog import read_lines
 from slsac.train import Trainer as OffPolicyTrainer
 from slsac.types import EnvSpec, SafeEnv
 
+LATER_FIELDS = (
+    "metadrive",
+    "metadrive.lidar",
+    "cost_critic.cost_scaling",
+    "cost_critic.members",
+    "cost_critic.risk_aversion",
+    "cost_critic.risk_measure",
+    "cost_critic.target_action",
+    "multiplier.damping",
+    "multiplier.derivative_delay",
+    "multiplier.derivative_gain",
+    "multiplier.integral_gain",
+    "multiplier.largest_tightening",
+    "multiplier.maximum",
+    "multiplier.proportional_gain",
+    "multiplier.smoothing",
+    "multiplier.tighten",
+    "multiplier.tightening_window",
+    "policy.exploration_noise",
+    "policy.target_noise",
+    "policy.target_noise_clip",
+    "policy.temperature_learning_rate",
+)
+"""Config fields that the first recorded runs do not know; any other that is missing was lost."""
 BEFORE_METADRIVE = {"lidar": "distance"}
 """What runs did that are older than a field, where the field's preset has another value."""
 MARKER = ".slsac-run"
@@ -303,7 +327,10 @@ def write_config(config: Config, run: Path, spec: EnvSpec, facts: dict[str, Any]
 
 
 def read_config(run: Path) -> tuple[Config, EnvSpec, dict[str, Any]]:
-    """What `write_config` wrote; fields that it did not know yet have their preset's value."""
+    """What `write_config` wrote; fields that it did not know yet have their preset's value.
+
+    See `LATER_FIELDS`.
+    """
     path = run / "config.json"
     if not path.exists():
         raise InvalidInput(
@@ -311,6 +338,8 @@ def read_config(run: Path) -> tuple[Config, EnvSpec, dict[str, Any]]:
         )
     try:
         values = json.loads(path.read_text())
+        if not isinstance(values, dict):
+            raise TypeError(f"it holds a {type(values).__name__}, not an object")
         facts, sizes = values.pop("provenance"), values.pop("spec")
         bounds = {name: tuple(sizes[name]) for name in ("action_low", "action_high")}
         spec = EnvSpec(**sizes | bounds)
@@ -321,15 +350,19 @@ def read_config(run: Path) -> tuple[Config, EnvSpec, dict[str, Any]]:
         raise
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidInput(f"{path} cannot be read: {type(error).__name__} {error}") from None
-    return from_dict(_filled(values, known)), spec, facts
+    try:
+        return from_dict(_filled(values, known)), spec, facts
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
 
 
-def _filled(values: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
-    """``values`` with what it lacks taken from ``known``, at every level."""
-    filled = known | values
+def _filled(values: dict[str, Any], known: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """``values`` with the later fields that it lacks taken from ``known``, at every level."""
+    later = {name: part for name, part in known.items() if prefix + name in LATER_FIELDS}
+    filled = later | values
     for name, part in known.items():
         if isinstance(part, dict) and isinstance(values.get(name), dict):
-            filled[name] = _filled(values[name], part)
+            filled[name] = _filled(values[name], part, f"{prefix}{name}.")
     return filled
 
 

@@ -86,7 +86,13 @@ class Trainer:
     def schedule(self) -> str:
         """When learning begins and the limit is enforced, for a person."""
         steps, rest = self.config.steps, self.config.multiplier_warmup_steps
-        text = f"learning begins after {self.config.warmup_steps:,} steps of random actions; "
+        warmup = self.config.warmup_steps
+        if steps <= warmup:
+            return (
+                f"learning would begin after {warmup:,} steps of random actions, so nothing is "
+                f"learned in {steps:,} (--warmup-steps)"
+            )
+        text = f"learning begins after {warmup:,} steps of random actions; "
         if rest < steps:
             return text + f"the multiplier acts after {rest:,} steps"
         return text + (
@@ -169,7 +175,7 @@ class Trainer:
         if episode_over:
             if self.tightening.on:
                 self.tightening.end_episode(self.state.cost_critic, terminated=result.terminated)
-            self._end_episode()
+            self._end_episode(result.truncated)
         return episode_over
 
     def learn(self) -> None:
@@ -233,12 +239,13 @@ class Trainer:
         self._episode_return = self._episode_cost = 0.0
         self._episode_length = 0
 
-    def _end_episode(self) -> None:
+    def _end_episode(self, truncated: bool) -> None:
         episode = Episode(
-            self._episode_return, self._episode_cost, self._episode_length, self._episode_facts
-        )
+            self._episode_return, self._episode_cost, self._episode_length, self._episode_facts,
+            truncated,
+        )  # fmt: skip
         self.episodes.add(episode)
-        self.records.end_episode(self.step, episode)
+        self.records.end_episode(self.step, episode, self.spec.horizon)
 
     def end_epoch(self) -> bool:
         """Writes a line of progress; True where an evaluation is due."""

@@ -49,7 +49,7 @@ def prepare() -> None:
         import imageio_ffmpeg  # noqa: F401
     except ImportError:
         raise NoVideo(
-            "no video: it needs the extra 'video'; run `pip install 'slsac[video]'`"
+            "no video: it needs the extra 'video'; run `make install EXTRAS=video`"
         ) from None
     if sys.platform != "linux":
         return

@@ -347,6 +347,12 @@ class FourTuple(Walk):
         return super().step(action)[:4]
 
 
+class SignedCost(Walk):
+    def step(self, action: np.ndarray) -> Any:
+        *others, info = super().step(action)
+        return (*others, info | {"cost": -1.0})
+
+
 class NoTuple(Walk):
     def step(self, action: np.ndarray) -> Any:
         return self.observe()
@@ -418,6 +424,7 @@ class NoStep:
             "with the same actions one episode has 2 steps and the next 3; allowed",
         ),
         (NoStep, "step does not exist; allowed: a method step"),
+        (SignedCost, "the cost of a step is -1; allowed: at least 0, or training with cost_critic"),
     ],
 )
 def test_every_problem_is_named_with_what_was_seen(make: type[Any], problem: str) -> None:
@@ -425,6 +432,19 @@ def test_every_problem_is_named_with_what_was_seen(make: type[Any], problem: str
     assert len(problems) == 1
     assert problem in problems[0]
     assert "allowed" in problems[0] or "allows" in problems[0]
+
+
+def test_what_an_env_raises_is_a_problem_too() -> None:
+    class Raising(DiscreteActions):
+        def step(self, action: Any) -> Any:
+            raise RuntimeError("no road here")
+
+    problems = check_safe_env(Raising())
+    assert len(problems) == 2
+    assert "action_space is Discrete(3)" in problems[0]
+    assert "RuntimeError: no road here" in problems[1]
+    (unknown,) = check_safe_env("NoSuchEnv-v0")
+    assert "env 'NoSuchEnv-v0' cannot be made" in unknown
 
 
 def test_several_problems_are_all_reported() -> None:

@@ -18,6 +18,7 @@ from slsac.envs.contract import (
     step_problem,
 )
 from slsac.envs.gymnasium import is_factory, make_registered
+from slsac.errors import EnvFailed, InvalidInput, env_failures
 
 CHECKED_STEPS = 10
 
@@ -30,15 +31,26 @@ def check_safe_env(env: Any) -> list[str]:
     Args:
         env: a registered id, an env object or a factory without arguments.
     """
+    problems: list[str] = []
+    try:
+        with env_failures():
+            _check(env, problems)
+    except (EnvFailed, InvalidInput) as error:
+        problems.append(str(error))
+    return problems
+
+
+def _check(env: Any, problems: list[str]) -> None:
+    """Adds to ``problems`` as they are found; what the env itself raises comes through."""
     if isinstance(env, str):
         env = make_registered(env, None)
     elif is_factory(env):
         env = env()
-    problems = space_problems(env)
+    problems += space_problems(env)
     missing = [name for name in ("reset", "step") if not callable(getattr(env, name, None))]
     problems += [f"{name} does not exist; allowed: a method {name}" for name in missing]
     if not isinstance(getattr(env, "action_space", None), gym.Space) or missing:
-        return problems
+        return
     seeded = True
     try:
         env.reset(seed=0)
@@ -67,7 +79,6 @@ def check_safe_env(env: Any) -> list[str]:
                     f"{len(first) - 1} steps and the next {len(second) - 1}; "
                     "allowed: all randomness from self.np_random"
                 )
-    return problems
 
 
 def _sample_actions(space: gym.Space[Any]) -> list[Any]:
@@ -78,6 +89,7 @@ def _sample_actions(space: gym.Space[Any]) -> list[Any]:
 
 def _play(env: Any, actions: list[Any], seeded: bool) -> tuple[list[np.ndarray], list[str]]:
     """One short episode as a list of rows, and the first problem of each kind that it showed."""
+    lowest = 0.0
     problems: list[str | None] = []
     result = env.reset(seed=0) if seeded else env.reset()
     problem = reset_problem(result)
@@ -100,7 +112,13 @@ def _play(env: Any, actions: list[Any], seeded: bool) -> tuple[list[np.ndarray],
         problems += found
         if any(found):
             break
+        lowest = min(lowest, float(cost_of(result)))
         rows.append(np.append(np.ravel(result[0]), [result[1], cost_of(result)]))
         if result[-3] or result[-2]:
             break
+    if lowest < 0.0:
+        problems.append(
+            f"the cost of a step is {lowest:g}; allowed: at least 0, or training with "
+            "cost_critic.cost_floor none"
+        )
     return rows, list(dict.fromkeys(p for p in problems if p))

@@ -205,7 +205,7 @@ def bootstrap_interval(
         from rliable import library
     except ImportError:
         raise InvalidInput(
-            "intervals over seeds need the extra 'report'; run `pip install 'slsac[report]'`"
+            "comparisons over seeds need the extra 'report'; run `make install EXTRAS=report`"
         ) from None
     scores = samples[0] if len(samples) == 1 else list(samples)
     with seeded_numpy():

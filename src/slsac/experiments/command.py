@@ -50,6 +50,11 @@ def run_sweep(options: argparse.Namespace) -> int:
             }
             backend: sweep.Backend
             if options.backend == "local":
+                if cores > available_cores():
+                    raise InvalidInput(
+                        f"cores_per_trial is {cores}; it must be at most {available_cores()}, the "
+                        "cores that this process may use"
+                    )
                 backend = LocalBackend(options.workers, cores)
             else:
                 backend = RayBackend(

@@ -39,8 +39,9 @@ class Run(NamedTuple):
 
 def find_runs(paths: Iterable[Path]) -> list[Run]:
     """The runs at or below ``paths``, each once, in the order of their folders."""
+    paths = [Path(path) for path in paths]
     folders: set[Path] = set()
-    for path in map(Path, paths):
+    for path in paths:
         if not path.exists():
             raise InvalidInput(f"runs {str(path)!r} does not exist; name run directories")
         found = {
@@ -56,7 +57,8 @@ def find_runs(paths: Iterable[Path]) -> list[Run]:
     # A glob such as results/* names files too, and overlapping paths name a run twice.
     unique = {folder.resolve(): folder for folder in sorted(folders)}
     if not unique:
-        raise InvalidInput("runs is empty; name run directories or folders above them")
+        named = ", ".join(map(repr, map(str, paths)))
+        raise InvalidInput(f"runs {named} holds no run; name run directories or folders above them")
     return [read_run(folder) for folder in unique.values()]
 
 

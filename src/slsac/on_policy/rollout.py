@@ -124,7 +124,8 @@ class Collector:
             for at in finished:
                 total, cost, length = self._returns[at], self._costs[at], self._lengths[at]
                 facts = stepped.facts.get(int(at), {})
-                episode = Episode(float(total), float(cost), int(length), facts)
+                truncated = bool(stepped.truncated[at])
+                episode = Episode(float(total), float(cost), int(length), facts, truncated)
                 self._end_episode(step, episode)
             if not last:
                 self._begin_episodes(finished, step)

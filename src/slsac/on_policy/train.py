@@ -157,7 +157,7 @@ class Trainer:
 
     def _end_episode(self, step: int, episode: Episode) -> None:
         self.episodes.add(episode)
-        self.records.end_episode(step, episode)
+        self.records.end_episode(step, episode, self.spec.horizon)
 
     def _end_epoch(self) -> None:
         self._playing = False

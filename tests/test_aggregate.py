@@ -171,7 +171,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="holds no run"):
         find_runs([tmp_path / "empty"])
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidInput, match="runs is empty"):
+    with pytest.raises(InvalidInput, match="file' holds no run"):
         find_runs([tmp_path / "file"])
 
 

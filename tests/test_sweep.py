@@ -32,6 +32,8 @@ from slsac.overrides import with_overrides
 from slsac.provenance import source_digest
 
 TRIALS = ("sac-lag/ProbeChoice-v0/seed0", "sac-lag/ProbeChoice-v0/seed1")
+DISTURBED_STEPS = 6_000
+"""Of trials that a test interrupts: some seconds, so that none has ended before the blow falls."""
 
 
 def slsac(*arguments: str) -> subprocess.Popen[str]:
@@ -74,7 +76,7 @@ def trainer_of(run: Path) -> int | None:
 def sequential(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
     """Every byte of both trials, trained one after the other by `slsac train` on one core."""
     out = tmp_path_factory.mktemp("sequential")
-    trials = grid.expand(grid.parse(SMALL_SPEC), out)
+    trials = grid.expand(grid.parse(SMALL_SPEC | {"steps": DISTURBED_STEPS}), out)
     commands = [["train", *grid.train_arguments(trial)] for trial in trials]
     code = (
         "import json, os, sys; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"
@@ -90,7 +92,8 @@ def test_interrupted_and_killed_local_trials_end_as_undisturbed_ones(
     tmp_path: Path, sequential: dict[str, dict[str, bytes]]
 ) -> None:
     out = tmp_path / "out"
-    command = ["sweep", str(write_spec(tmp_path)), "--out", str(out), "--workers", "2"]
+    spec = write_spec(tmp_path, steps=DISTURBED_STEPS)
+    command = ["sweep", str(spec), "--out", str(out), "--workers", "2"]
     runs = [out / name for name in TRIALS]
 
     sweep = slsac(*command)
@@ -384,7 +387,7 @@ def test_trials_survive_the_loss_of_a_ray_worker_and_of_a_machine(
 ) -> None:
     out = tmp_path / "out"
     sweep = slsac(
-        "sweep", str(write_spec(tmp_path)), "--out", str(out),
+        "sweep", str(write_spec(tmp_path, steps=DISTURBED_STEPS)), "--out", str(out),
         "--backend", "ray", "--address", machines.address,
     )  # fmt: skip
     runs = [out / name for name in TRIALS]
@@ -422,7 +425,7 @@ def test_an_embedded_cluster_gives_the_same_bytes(
 ) -> None:
     pytest.importorskip("ray")
     out = tmp_path / "out"
-    spec = write_spec(tmp_path, seeds=[0])
+    spec = write_spec(tmp_path, seeds=[0], steps=DISTURBED_STEPS)
     sweep = slsac("sweep", str(spec), "--out", str(out), "--backend", "ray")
     shown = sweep.communicate(timeout=240)[0]
     assert sweep.returncode == 0, shown

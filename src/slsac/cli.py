@@ -374,10 +374,10 @@ def _parser() -> Parser:
         epilog="Any config field is a flag too: --cost-limit 10, --reward-critic.pairs 5; "
         "docs/config.md lists them.",
     )  # fmt: skip
-    made.add_argument("--algo", default="sl-sac", help="see `slsac algos` (sl-sac)")
+    made.add_argument("--algo", default="sl-sac", help="see `slsac algos` (%(default)s)")
     made.add_argument("--env", required=True, help="see `slsac envs`")
-    made.add_argument("--steps", help="environment steps in all (1,000,000; on policy 10,000,000)")
-    made.add_argument("--seed", help="of everything random (0)")
+    made.add_argument("--steps", help="environment steps in all (the algorithm's own)")
+    made.add_argument("--seed", help="of everything random")
     made.add_argument("--seeds", type=int, help="train this many seeds together, from --seed on")
     made.add_argument("--run", help="run directory (runs/ALGO-ENV-SEED)")
     made.add_argument("--overwrite", action="store_true", help="replace a run that is there")
@@ -394,7 +394,7 @@ def _parser() -> Parser:
 
     made = command("evaluate", evaluate, "play seeded episodes with a trained policy")
     made.add_argument("run")
-    made.add_argument("--episodes", type=int, default=30, help="how many (30)")
+    made.add_argument("--episodes", type=int, default=30, help="how many (%(default)s)")
     made.add_argument("--seed", type=int, help="of the episodes (the run's own)")
     made.add_argument("--stochastic", action="store_true", help="sample actions")
     made.add_argument("--json", action="store_true", help="everything, on one line")
@@ -446,9 +446,9 @@ def _parser() -> Parser:
 
     made = command("certify", certify, "state a trained policy's tail risk, and how surely")
     made.add_argument("run")
-    made.add_argument("--episodes", type=int, default=200, help="how many (200)")
+    made.add_argument("--episodes", type=int, default=200, help="how many (%(default)s)")
     made.add_argument("--stochastic", action="store_true", help="sample actions")
-    made.add_argument("--confidence", type=float, default=0.95, help="of each bound (0.95)")
+    made.add_argument("--confidence", type=float, default=0.95, help="of each bound (%(default)s)")
     made.add_argument("--seed", type=int, help="of the episodes (the run's own)")
     made.add_argument("--max-step-cost", type=float, help="largest cost of a step, if not known")
     made.add_argument("--out", help="file to write (certificate.html in RUN)")

@@ -22,7 +22,7 @@ MOST_CONFIDENCE = 1.0 - 1e-9
 
 def require_confidence(confidence: float) -> None:
     if not 0.5 <= confidence <= MOST_CONFIDENCE:
-        raise InvalidInput(f"confidence is {confidence}; it must be in [0.5, 0.999999999]")
+        raise InvalidInput(f"confidence is {confidence}; it must be in [0.5, {MOST_CONFIDENCE}]")
 
 
 def share_upper_bound(hits: int, episodes: int, confidence: float) -> float:

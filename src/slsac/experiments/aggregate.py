@@ -111,14 +111,14 @@ def _mean_speed(group: Group) -> float | None:
 def spreads_over_seeds(scores: np.ndarray) -> list[Spread]:
     """One `Spread` for each column of ``scores``, ``[runs, tasks]``."""
     runs, columns = scores.shape
-    # The same draws for every column: an interval must not depend on what else is in the table.
-    drawn = np.random.default_rng(0).integers(0, runs, (RESAMPLES, runs))
     points = trimmed_means(scores)
     means = scores.mean(axis=0)
     if runs == 1:
         pairs = zip(means, points, strict=True)
         return [Spread(float(mean), None, float(point), None) for mean, point in pairs]
     errors = scores.std(axis=0, ddof=1) / math.sqrt(runs)
+    # The same draws for every column: an interval must not depend on what else is in the table.
+    drawn = np.random.default_rng(0).integers(0, runs, (RESAMPLES, runs))
     resampled = trimmed_means(np.moveaxis(scores[drawn], 1, 0))
     low, high = np.quantile(resampled, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
     return [

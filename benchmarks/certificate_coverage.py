@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slsac.confidence import bootstrap_cvar_interval, cvar_upper_bound, share_upper_bound
 from slsac.envs.probe import Counts, HeavyTail, Probe
 from slsac.evaluate import evaluate
-from slsac.risk import fit_tail
 from slsac.seeds import Branch, episode_seed
+from slsac.stats.confidence import bootstrap_cvar_interval, cvar_upper_bound, share_upper_bound
+from slsac.stats.tail import fit_tail
 
 TAIL_FRACTIONS = (0.5, 0.1)
 

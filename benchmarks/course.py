@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from slsac.experiments.curves import logged
-from slsac.experiments.formats import Cell, Section, as_markdown
-from slsac.experiments.runs import Run, read_run
+from slsac.report.curves import logged
+from slsac.report.formats import Cell, Section, as_markdown
+from slsac.report.read import Run, read_run
 
 LOGGED = ("window_cvar", "cost_value", "reward_value", "reward_value_spread",
           "reward_critic_loss", "cost_critic_loss", "entropy")  # fmt: skip

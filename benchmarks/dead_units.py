@@ -14,8 +14,10 @@ from typing import cast
 import jax
 import numpy as np
 
-from slsac import checkpoint, rundir
-from slsac.agent.off_policy import OffPolicyAgent
+from slsac.algorithms.off_policy.agent import OffPolicyAgent
+from slsac.runs import checkpoint, config_file
+from slsac.runs.tensors import tensors_of, tree_from
+from slsac.training import launch
 
 
 def dead_share(weights: np.ndarray, biases: np.ndarray, inputs: np.ndarray) -> float:
@@ -29,11 +31,11 @@ def main() -> None:
     parser.add_argument("run", type=Path)
     parser.add_argument("--states", type=int, default=4_000)
     options = parser.parse_args()
-    config, spec, _ = rundir.read_config(options.run)
-    agent = cast(OffPolicyAgent, rundir.LEARNERS[type(config)].build(config, spec))
+    config, spec, _ = config_file.read(options.run)
+    agent = cast(OffPolicyAgent, launch.LEARNERS[type(config)].build(config, spec))
     found, _ = checkpoint.load_newest(options.run / "checkpoints")
     like = jax.eval_shape(agent.init, jax.random.PRNGKey(0))
-    state = checkpoint.tree_from(found.tensors, like, found.path)
+    state = tree_from(found.tensors, like, found.path)
 
     rows = np.memmap(options.run / "replay" / "observations.bin", np.float32, "r")
     observations = rows.reshape(-1, spec.observation_size)[: found.facts["step"]]
@@ -45,7 +47,7 @@ def main() -> None:
     print(f"{config.algo} on {config.env}, step {found.facts['step']:,}: dead first-layer units")
     parts = {"policy": observations, "reward_critics": both, "cost_critic": both}
     for name, inputs in parts.items():
-        tensors = checkpoint.tensors_of(getattr(state, name))
+        tensors = tensors_of(getattr(state, name))
         (first,) = (
             key
             for key, value in tensors.items()

@@ -19,11 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from slsac.agent import cost_critic
+from slsac.algorithms.off_policy import cost_critic
 from slsac.bench.timing import Record, table, write_page
 from slsac.config import CostCriticConfig
-from slsac.presets import SAC_LAG, SL_SAC
-from slsac.risk import empirical_cvar
+from slsac.config.presets import SAC_LAG, SL_SAC
+from slsac.stats.tail import empirical_cvar
 from slsac.types import Batch, EnvSpec
 
 DISCOUNT, TAIL_FRACTION, BATCH, POLYAK = 0.99, 0.5, 64, 0.05

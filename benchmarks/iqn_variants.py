@@ -20,11 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from slsac.agent import cost_critic
-from slsac.agent.optimisers import build_optimiser
+from slsac.algorithms.off_policy import cost_critic
+from slsac.algorithms.optimisers import build_optimiser
 from slsac.config import CostCriticConfig
+from slsac.config.presets import SL_SAC
 from slsac.envs.probe import HeavyTail
-from slsac.presets import SL_SAC
 from slsac.types import Batch
 
 LEARNING_RATE = 1e-3

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from slsac import rundir
-from slsac.presets import preset
+from slsac.config.presets import preset
+from slsac.training import launch
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=1_500)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        trainer = rundir.start(preset(options.algo, options.env), Path(folder) / "run")
+        trainer = launch.start(preset(options.algo, options.env), Path(folder) / "run")
         spec, rng = trainer.spec, np.random.default_rng(0)
         observations = rng.normal(size=(spec.horizon + 1, spec.observation_size))
         actions = rng.uniform(-1.0, 1.0, (spec.horizon, spec.action_size))

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from slsac.config.presets import METADRIVE
 from slsac.envs.metadrive import MetaDriveFactory
-from slsac.presets import METADRIVE
 
 STEPS = 20_000
 ALLOWED_MEGABYTES = 100.0

@@ -17,18 +17,14 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from slsac import rundir
+from slsac.config.presets import ALGORITHMS
 from slsac.errors import InvalidInput
-from slsac.experiments.curves import write_curves
-from slsac.experiments.formats import as_markdown
-from slsac.experiments.runs import STALE, Run
-from slsac.experiments.table import (
-    listing,
-    marks,
-    sections,
-    summarise_runs,
-)
-from slsac.presets import ALGORITHMS
+from slsac.report.curves import write_curves
+from slsac.report.formats import as_markdown
+from slsac.report.read import STALE, Run
+from slsac.report.table import listing, marks, sections, summarise_runs
+from slsac.runs import config_file
+from slsac.runs.steps import completed_step
 
 ROOT = Path(__file__).resolve().parent.parent
 FILES = ("config.json", "progress.jsonl", "episodes.jsonl", "evaluations.jsonl", "timing.jsonl",
@@ -40,8 +36,8 @@ START, END = "<!-- table -->", "<!-- end of table -->"
 
 def keep(run: Path, group: str) -> Path:
     """Copies what is worth keeping of a complete run; no replay, no checkpoints."""
-    config, _, _ = rundir.read_config(run)
-    if rundir.completed_step(run) < config.steps:
+    config, _, _ = config_file.read(run)
+    if completed_step(run) < config.steps:
         raise SystemExit(f"{run} has no final evaluation yet; finish it with `slsac resume {run}`")
     algo = config.algo.replace("/", "-")
     target = ROOT / "results" / group / algo / config.env / f"seed{config.seed}"

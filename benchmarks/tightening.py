@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from slsac import rundir
+from slsac.config.overrides import with_overrides
+from slsac.config.presets import preset
 from slsac.envs.probe import HeavyTail
-from slsac.overrides import with_overrides
-from slsac.presets import preset
-from slsac.runlog import read_lines
+from slsac.runs.log import read_lines
+from slsac.training import launch
 
 COST_LIMIT = 8.5
 SETTINGS = {
@@ -49,7 +49,7 @@ def train(seed: int, steps: int, largest: float) -> tuple[float, float, float, f
         SETTINGS | changes | {"seed": seed, "steps": steps, "steps_per_epoch": 100},
     )
     with tempfile.TemporaryDirectory() as folder:
-        trainer = rundir.start(config, Path(folder) / "run")
+        trainer = launch.start(config, Path(folder) / "run")
         trainer.advance(steps)
         trainer.close()
         episodes = read_lines(trainer.run / "episodes.jsonl")[-1_000:]

@@ -10,9 +10,9 @@ import typing
 from pathlib import Path
 from typing import Any, Literal
 
-from slsac import config as config_module
 from slsac.config import Config, MetaDriveConfig
-from slsac.presets import METADRIVE, preset
+from slsac.config import parts as config_module
+from slsac.config.presets import METADRIVE, preset
 
 HERE = Path(__file__).parent
 INTRODUCTION = """# Configuration

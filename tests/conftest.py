@@ -22,11 +22,11 @@ import pytest
 import yaml
 from hypothesis import settings
 
-from slsac import rundir
 from slsac.config import Config, OnPolicyConfig
-from slsac.overrides import with_overrides
-from slsac.presets import preset
-from slsac.train import Trainer
+from slsac.config.overrides import with_overrides
+from slsac.config.presets import preset
+from slsac.training import launch
+from slsac.training.off_policy import Trainer
 
 # The same examples in every run: a failure that comes and goes teaches nobody anything.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -85,7 +85,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
 
     def make(env: str, algo: str = "sl-sac", **overrides: Any) -> Trainer:
         config = small_config(env, algo, **overrides)
-        started.append(rundir.start(config, tmp_path / f"run-{len(started)}"))
+        started.append(launch.start(config, tmp_path / f"run-{len(started)}"))
         return started[-1]
 
     yield make

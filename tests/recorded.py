@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from slsac import rundir
-from slsac.evaluate import Evaluation, as_record, summarise
-from slsac.overrides import with_overrides
-from slsac.presets import preset
+from slsac.config.overrides import with_overrides
+from slsac.config.presets import preset
+from slsac.runs import config_file, layout
+from slsac.stats.summary import Evaluation, as_record, summarise
 from slsac.types import EnvSpec
 
 HOPPER = "SafetyHopperVelocity-v1"
@@ -36,7 +36,7 @@ def make_run(
     named = {name.replace("__", "."): value for name, value in overrides.items()}
     config = with_overrides(preset(algo, env), {"seed": seed, "steps": 10_000} | named)
     folder.mkdir(parents=True)
-    rundir.write_config(config, folder, SPEC, FACTS)
+    config_file.write(config, folder, SPEC, FACTS)
     # Ten episodes of 1,000 steps: returns 0, 10, ..., 90 and costs 90, 80, ..., 0, both + seed.
     episodes = [
         {"step": 1000 * (i + 1), "return": 10.0 * i + seed, "cost": 90.0 - 10.0 * i + seed,
@@ -56,7 +56,7 @@ def make_run(
     evaluations = [{"step": 5_000, "final": False, **summary, **as_record(played)}]
     if finished:
         evaluations.append({**evaluations[0], "step": config.steps, "final": True})
-    logs = zip(rundir.LOGS, (progress, episodes, evaluations, timing), strict=True)
+    logs = zip(layout.LOGS, (progress, episodes, evaluations, timing), strict=True)
     for name, lines in logs:
         (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
     return folder

@@ -9,7 +9,7 @@ import pytest
 from recorded import HOPPER, make_run
 
 from slsac.errors import InvalidInput
-from slsac.experiments.aggregate import (
+from slsac.report.aggregate import (
     bootstrap_interval,
     improvements,
     probability_of_improvement,
@@ -17,7 +17,7 @@ from slsac.experiments.aggregate import (
     statistics,
     trimmed_means,
 )
-from slsac.experiments.runs import changes, command, find_runs, group_runs
+from slsac.report.read import changes, command, find_runs, group_runs
 
 ANT = "SafetyAntVelocity-v1"
 

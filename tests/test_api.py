@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from conftest import SMALL
 
-from slsac import Agent, checkpoint, make_env
+from slsac import Agent, make_env
 from slsac.api import env_name
 from slsac.envs.probe import Choice
 from slsac.errors import InvalidInput
+from slsac.runs import checkpoint
 
 QUICK = SMALL | {
     "warmup_steps": 40,

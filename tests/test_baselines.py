@@ -20,10 +20,10 @@ from test_probes import (
 )
 from test_resume import quick_config, stopped, undisturbed
 
-from slsac import rundir
-from slsac.agent import cost_critic
+from slsac.algorithms.off_policy import cost_critic
 from slsac.envs.probe import Choice
-from slsac.train import Trainer
+from slsac.training import launch
+from slsac.training.off_policy import Trainer
 
 Start = Callable[..., Trainer]
 
@@ -119,7 +119,7 @@ def test_first_steps_on_a_real_task_are_finite(tmp_path: Path, algo: str, env: s
         multiplier__initial=0.1,
         policy__temperature=temperature,
     )
-    trainer = rundir.start(config, tmp_path)
+    trainer = launch.start(config, tmp_path)
     before = jax.tree.leaves(jax.tree.map(np.array, trainer.state.policy))
     trainer.advance(60)
     after = jax.tree.leaves(jax.tree.map(np.array, trainer.state.policy))

@@ -14,9 +14,9 @@ from slsac.bench.command import COLUMNS
 from slsac.bench.timing import in_turns, ratio, table, write_page
 from slsac.bench.update import matrix_products
 from slsac.cli import main
+from slsac.config.overrides import with_overrides
+from slsac.config.presets import off_policy_preset
 from slsac.envs import make_env
-from slsac.overrides import with_overrides
-from slsac.presets import off_policy_preset
 
 PERFORMANCE = Path(__file__).parent.parent / "docs" / "performance.md"
 

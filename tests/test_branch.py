@@ -13,12 +13,14 @@ import pytest
 from conftest import small_config
 from test_resume import everything, undisturbed
 
-from slsac import branch, checkpoint, rundir
 from slsac.cli import main
 from slsac.config import Config
+from slsac.config.overrides import as_flags
 from slsac.errors import InvalidInput
-from slsac.overrides import as_flags
-from slsac.runlog import read_lines
+from slsac.runs import checkpoint, config_file, policy
+from slsac.runs.log import read_lines
+from slsac.runs.steps import completed_step
+from slsac.training import branch
 
 
 def quick(algo: str = "sl-sac", **overrides: Any) -> Config:
@@ -40,9 +42,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finished(config: Config, run: Path, source: Path, **options: Any) -> dict[str, bytes]:
     trainer = branch.start(config, run, source, **options)
     assert trainer.step == 60
-    _, policy = rundir.load_policy(run)
+    _, loaded = policy.load(run)
     for one, other in zip(
-        jax.tree.leaves(policy), jax.tree.leaves(trainer.state.policy), strict=True
+        jax.tree.leaves(loaded), jax.tree.leaves(trainer.state.policy), strict=True
     ):
         assert np.array_equal(one, other)
     trainer.advance(config.steps)
@@ -125,9 +127,9 @@ def test_nothing_is_lost_where_a_branch_is_refused(tmp_path: Path, source: Path)
     shutil.copytree(source, tmp_path / "recorded", ignore=shutil.ignore_patterns("replay"))
     with pytest.raises(InvalidInput, match="has no replay"):
         branch.start(quick(), run, tmp_path / "recorded", overwrite=True)
-    config, spec, facts = rundir.read_config(source)
+    config, spec, facts = config_file.read(source)
     shutil.copytree(source, tmp_path / "resumed")
-    rundir.write_config(config, tmp_path / "resumed", spec, {**facts, "before_resume": {}})
+    config_file.write(config, tmp_path / "resumed", spec, {**facts, "before_resume": {}})
     with pytest.raises(InvalidInput, match="itself been resumed with --inexact"):
         branch.start(quick(), run, tmp_path / "resumed", overwrite=True)
     assert everything(run) == before
@@ -137,13 +139,13 @@ def test_nothing_is_lost_where_a_branch_is_refused(tmp_path: Path, source: Path)
 def test_on_the_command_line(
     tmp_path: Path, source: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config, _, _ = rundir.read_config(source)
+    config, _, _ = config_file.read(source)
     same = as_flags(config)
     run = tmp_path / "branch"
     named = ["--run", str(run), "--from", str(source)]
     assert main(["train", *named, *same, "--steps", "180"]) == 0
     assert f"the first 60 steps are those of {source}" in capsys.readouterr().out
-    assert rundir.completed_step(run) == 180
+    assert completed_step(run) == 180
 
     flags = ["--algo", config.algo, "--env", config.env, "--run", str(tmp_path / "new")]
     assert main(["train", *flags, "--from", str(source)]) == 2

@@ -8,12 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from slsac import calibration
-from slsac.calibration import Points, Trajectory
+from slsac.certificate import calibration
+from slsac.certificate.calibration import Points, Trajectory
 from slsac.config import CostCriticConfig
+from slsac.config.presets import preset
 from slsac.envs.probe import Chain, Counts
 from slsac.networks import MLP
-from slsac.presets import preset
+from slsac.stats import distance
 
 CONFIG = preset("sl-sac", "ProbeHeavyTail-v0").cost_critic
 
@@ -53,8 +54,8 @@ def test_play_records_what_happened_and_repeats() -> None:
 def test_pooled_distance_by_hand() -> None:
     # Realised 0, 4, each half; predicted 0, 1, 3, 4, a quarter each: gaps 0, 1, 1, 0.
     realised, predicted = np.array([4.0, 0.0]), np.array([[3.0, 0.0], [1.0, 4.0]])
-    assert calibration.pooled_distance(realised, predicted, order=1) == 0.5
-    assert calibration.pooled_distance(realised, predicted, order=2) == pytest.approx(0.5**0.5)
+    assert distance.pooled_distance(realised, predicted, order=1) == 0.5
+    assert distance.pooled_distance(realised, predicted, order=2) == pytest.approx(0.5**0.5)
 
 
 def uniform_points(scale: float, seed: int = 0, episodes: int = 60) -> Points:

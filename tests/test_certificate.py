@@ -11,16 +11,18 @@ import numpy as np
 import pytest
 from conftest import small_config
 
-from slsac import certificate, rundir
 from slsac.api import Agent
-from slsac.certificate import cost_statements, costly_steps, text, verdict
-from slsac.certificate_page import page
+from slsac.certificate import certify as certificate
+from slsac.certificate.certify import cost_statements, costly_steps, text, verdict
+from slsac.certificate.page import page
 from slsac.cli import main
-from slsac.confidence import cvar_upper_bound, share_upper_bound
+from slsac.config.overrides import with_overrides
+from slsac.config.presets import preset
 from slsac.errors import InvalidInput
-from slsac.overrides import with_overrides
-from slsac.presets import preset
-from slsac.risk import empirical_cvar
+from slsac.runs import layout
+from slsac.stats.confidence import cvar_upper_bound, share_upper_bound
+from slsac.stats.tail import empirical_cvar
+from slsac.training import launch
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         final_evaluation_episodes=3,
     )
     run = tmp_path_factory.mktemp("trained") / "run"
-    trainer = rundir.start(config, run)
+    trainer = launch.start(config, run)
     trainer.advance(config.steps)
     trainer.finish()
     trainer.close()
@@ -220,7 +222,7 @@ def test_an_evaluation_that_raises_leaves_no_env_open(
 
 
 def test_a_credible_tail_is_used() -> None:
-    from slsac import pareto
+    from slsac.stats import pareto
 
     costs = pareto.draw(0.2, 5.0, (400,), np.random.default_rng(2))
     found = cost_statements(
@@ -257,7 +259,7 @@ def test_a_run_that_learns_on_meanwhile_changes_nothing(trained: Path, tmp_path:
     made, _ = certificate.certify(
         run, 5, max_step_cost=1.0, tick=lambda *told: next(first, lambda *told: None)(*told)
     )
-    assert rundir.policy_digest(run) != made["run"]["policy_sha256"]
+    assert layout.policy_digest(run) != made["run"]["policy_sha256"]
     assert made == expected
 
 
@@ -274,14 +276,14 @@ def test_another_horizon_is_another_task(trained: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=expected):
         Agent.load(run).evaluate(2)
     with pytest.raises(InvalidInput, match=expected):
-        rundir.resume(run)
+        launch.resume(run)
 
 
 def test_a_new_run_in_its_place_has_no_certificate(trained: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(trained, run)
     certify(run)
-    rundir.claim(run).release()
+    launch.claim(run).release()
     assert [path.name for path in run.iterdir() if not path.name.startswith(".")] == []
 
 

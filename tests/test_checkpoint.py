@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import slsac
-from slsac import checkpoint
 from slsac.errors import RunDamaged
 from slsac.networks import MLP
+from slsac.runs import checkpoint, layout, tensors
 
 
 class State(NamedTuple):
@@ -47,7 +47,7 @@ def assert_bit_equal(one: Any, other: Any) -> None:
 def test_state_comes_back_bit_for_bit(tmp_path: Path) -> None:
     path = save(tmp_path, 12, state(1), window=[1.5, 0.1])
     loaded = checkpoint.load(path)
-    assert_bit_equal(checkpoint.tree_from(loaded.tensors, state(2), path), state(1))
+    assert_bit_equal(tensors.tree_from(loaded.tensors, state(2), path), state(1))
     assert loaded.facts["step"] == 12
     assert loaded.facts["window"] == [1.5, 0.1]
 
@@ -71,14 +71,14 @@ def test_other_shape_is_named(tmp_path: Path) -> None:
         RunDamaged,
         match=r"network\.weights\[0\] is \(\(3, 4\), dtype\('float32'\)\), .* for \(\(3, 5\), ",
     ):
-        checkpoint.tree_from(checkpoint.load(path).tensors, wider, path)
+        tensors.tree_from(checkpoint.load(path).tensors, wider, path)
 
 
 def test_missing_tensor_is_named(tmp_path: Path) -> None:
     path = save(tmp_path, 1)
     longer = state()._replace(missing=jnp.zeros(2))
     with pytest.raises(RunDamaged, match=r"missing is missing, .* for \(\(2,\), "):
-        checkpoint.tree_from(checkpoint.load(path).tensors, longer, path)
+        tensors.tree_from(checkpoint.load(path).tensors, longer, path)
 
 
 def test_other_dtype_is_named(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_other_dtype_is_named(tmp_path: Path) -> None:
         RunDamaged,
         match=r"updates is \(\(\), dtype\('int32'\)\), .* for \(\(\), dtype\('float32'\)\)",
     ):
-        checkpoint.tree_from(checkpoint.load(path).tensors, counted, path)
+        tensors.tree_from(checkpoint.load(path).tensors, counted, path)
 
 
 def test_same_state_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_last_two_steps_are_kept_and_the_final_state_with_them(tmp_path: Path) -
 def test_saving_again_replaces(tmp_path: Path) -> None:
     save(tmp_path, 1, state(1))
     path = save(tmp_path, 1, state(2))
-    assert_bit_equal(checkpoint.tree_from(checkpoint.load(path).tensors, state(), path), state(2))
+    assert_bit_equal(tensors.tree_from(checkpoint.load(path).tensors, state(), path), state(2))
 
 
 def truncate_tensors(path: Path) -> None:
@@ -184,7 +184,7 @@ def test_damaged_checkpoint_falls_back_to_the_one_before(
     damage(newest)
     found, messages = checkpoint.load_newest(tmp_path)
     assert found.facts["step"] == 10
-    assert_bit_equal(checkpoint.tree_from(found.tensors, state(), found.path), state(1))
+    assert_bit_equal(tensors.tree_from(found.tensors, state(), found.path), state(1))
     (message,) = messages
     assert "damaged" in message
     assert str(newest) in message
@@ -245,7 +245,7 @@ def test_interrupted_write_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "file"
-    checkpoint.write_atomically(path, b"old")
+    layout.write_atomically(path, b"old")
 
     def crash(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -253,9 +253,9 @@ def test_interrupted_write_leaves_the_old_file(
     with monkeypatch.context() as patched:
         patched.setattr("os.replace", crash)
         with pytest.raises(KeyboardInterrupt):
-            checkpoint.write_atomically(path, b"new")
+            layout.write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
-    checkpoint.write_atomically(path, b"new")
+    layout.write_atomically(path, b"new")
     assert path.read_bytes() == b"new"
 
 

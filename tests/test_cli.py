@@ -12,11 +12,11 @@ import pytest
 
 from slsac import __version__
 from slsac.cli import main
+from slsac.config.presets import ALGORITHMS
 from slsac.envs import list_envs
-from slsac.presets import ALGORITHMS
-from slsac.risk import empirical_cvar
-from slsac.runlog import read_lines
-from slsac.train import Trainer
+from slsac.runs.log import read_lines
+from slsac.stats.tail import empirical_cvar
+from slsac.training.off_policy import Trainer
 
 QUICK = [
     "--steps", "120", "--warmup-steps", "40", "--batch-size", "16", "--steps-per-epoch", "40",

@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 from conftest import small_config
 
-from slsac import cohort, records, rundir
 from slsac.cli import main
 from slsac.display import Silent
 from slsac.errors import InvalidInput
-from slsac.runlog import read_lines
+from slsac.runs import config_file
+from slsac.runs.log import read_lines
+from slsac.runs.steps import completed_step
+from slsac.training import cohort, launch
+from slsac.training import journal as records
 
 STEPS = 260
 """200 random ones and 60 updates."""
@@ -31,7 +34,7 @@ def test_each_seed_is_within_1e_5_of_its_solo_run(tmp_path: Path, algo: str) -> 
     )
     together.advance(STEPS)
     for trainer in together.trainers:
-        solo = rundir.start(trainer.config, tmp_path / f"solo{trainer.config.seed}")
+        solo = launch.start(trainer.config, tmp_path / f"solo{trainer.config.seed}")
         solo.advance(STEPS)
         assert solo.updates == trainer.updates == STEPS - 200
         assert solo.multiplier_state == trainer.multiplier_state
@@ -59,9 +62,9 @@ def test_every_seed_has_an_ordinary_run_directory(
     assert "seed 5" in shown
     assert "seed 6" in shown
     for seed in (5, 6):
-        config, _, facts = rundir.read_config(folder / f"seed{seed}")
+        config, _, facts = config_file.read(folder / f"seed{seed}")
         assert (config.seed, facts["together"]) == (seed, 2)
-        assert rundir.completed_step(folder / f"seed{seed}") == 400
+        assert completed_step(folder / f"seed{seed}") == 400
         assert main(["evaluate", str(folder / f"seed{seed}"), "--episodes", "1", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["episodes"] == 1
 
@@ -72,7 +75,7 @@ def test_a_run_that_was_trained_with_others_does_not_resume_alone_unasked(tmp_pa
     )
     together.close()
     with pytest.raises(InvalidInput, match="together: 2 -> 1"):
-        rundir.resume(tmp_path / "seed0")
+        launch.resume(tmp_path / "seed0")
 
 
 class Clock(Silent):
@@ -118,7 +121,7 @@ def test_a_state_is_the_cohorts_alone(tmp_path: Path) -> None:
 
 def test_where_one_cannot_be_started_the_others_are_let_go(tmp_path: Path) -> None:
     config = small_config("ProbeChoice-v0")
-    busy = rundir.start(replace(config, seed=1), tmp_path / "seed1")
+    busy = launch.start(replace(config, seed=1), tmp_path / "seed1")
     with pytest.raises(InvalidInput, match="seed1' is in use by another process"):
         cohort.start(config, 2, tmp_path, overwrite=True, display=lambda seed: Silent())
     busy.close()
@@ -127,7 +130,7 @@ def test_where_one_cannot_be_started_the_others_are_let_go(tmp_path: Path) -> No
 
 def test_a_refusal_leaves_nothing_behind(tmp_path: Path) -> None:
     config = small_config("ProbeChoice-v0")
-    rundir.start(config, tmp_path / "seed1").close()
+    launch.start(config, tmp_path / "seed1").close()
     with pytest.raises(InvalidInput, match="seed1' already holds a run"):
         cohort.start(config, 2, tmp_path, overwrite=False, display=lambda seed: Silent())
     assert not (tmp_path / "seed0").exists()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from slsac.confidence import (
+from slsac.errors import InvalidInput
+from slsac.stats.confidence import (
     MOST_CONFIDENCE,
     bootstrap_cvar_interval,
     chance_of_staying_above,
@@ -15,7 +16,6 @@ from slsac.confidence import (
     share_lower_bound,
     share_upper_bound,
 )
-from slsac.errors import InvalidInput
 
 
 def test_share_bounds_where_they_are_known() -> None:

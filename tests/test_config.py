@@ -9,9 +9,9 @@ import pytest
 
 from slsac.cli import parse_overrides
 from slsac.config import Config
+from slsac.config.overrides import as_flags, field_names, from_dict, to_dict, with_overrides
+from slsac.config.presets import ALGORITHMS, preset
 from slsac.errors import InvalidInput
-from slsac.overrides import as_flags, field_names, from_dict, to_dict, with_overrides
-from slsac.presets import ALGORITHMS, preset
 
 VELOCITY = "SafetyHopperVelocity-v1"
 NAVIGATION = "SafetyPointGoal1-v0"

@@ -13,10 +13,10 @@ import optax
 import pytest
 from batches import SPEC, make_batch
 
-from slsac.agent import cost_critic
-from slsac.agent.cost_critic import QuantileNetwork, above_floor, draw_fractions
+from slsac.algorithms.off_policy import cost_critic
+from slsac.algorithms.off_policy.cost_critic import QuantileNetwork, above_floor, draw_fractions
+from slsac.config.presets import SAC_LAG, SL_SAC
 from slsac.networks import MLP, Largest
-from slsac.presets import SAC_LAG, SL_SAC
 from slsac.types import Batch
 
 KEY = jax.random.PRNGKey(0)

@@ -12,8 +12,9 @@ from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize
 from test_ppo_lag import a_policy, some_samples
 
-from slsac.on_policy import cpo, gaussian
-from slsac.presets import CPO
+from slsac.algorithms.on_policy import cpo
+from slsac.algorithms.on_policy import policy as gaussian
+from slsac.config.presets import CPO
 
 DELTA = 0.01
 SOLVE = jax.jit(cpo.solve, static_argnums=4)

@@ -9,7 +9,7 @@ import pytest
 from recorded import make_run
 
 from slsac.cli import main
-from slsac.experiments.curves import (
+from slsac.report.curves import (
     colours,
     evaluation_band,
     logged,
@@ -20,8 +20,8 @@ from slsac.experiments.curves import (
     training_band,
     window_steps,
 )
-from slsac.experiments.runs import find_runs, group_runs
-from slsac.experiments.table import marks
+from slsac.report.read import find_runs, group_runs
+from slsac.report.table import marks
 
 
 def test_a_window_holds_the_episodes_that_ended_in_it(tmp_path: Path) -> None:

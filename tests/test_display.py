@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from slsac.display import Terminal, duration, sentence
+from slsac.display import Terminal
+from slsac.formatting import duration, sentence
 
 RECORD: dict[str, Any] = {
     "step": 4_000,

@@ -10,11 +10,11 @@ from types import ModuleType
 import pytest
 
 from slsac import Agent, check_safe_env
-from slsac.certificate import certify
+from slsac.certificate.certify import certify
+from slsac.config.presets import ALGORITHMS
 from slsac.envs import list_envs
 from slsac.errors import InvalidInput
-from slsac.experiments.runs import find_runs
-from slsac.presets import ALGORITHMS
+from slsac.report.read import find_runs
 
 ROOT = Path(__file__).parent.parent
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from slsac.episodes import Episode, Episodes
+from slsac.training.episodes import Episodes
+from slsac.types import Episode
 
 
 def episode(cost: float, length: int) -> Episode:

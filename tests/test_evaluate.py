@@ -8,13 +8,15 @@ import jax
 import numpy as np
 import pytest
 
-from slsac.agent import policy as policies
+from slsac.algorithms.off_policy import policy as policies
+from slsac.config.presets import preset
 from slsac.envs import make_env
 from slsac.envs.probe import PROBES
 from slsac.errors import EnvFailed
-from slsac.evaluate import Evaluation, Lanes, evaluate, row_by_row
-from slsac.presets import preset
+from slsac.evaluate import Lanes, evaluate
+from slsac.networks import row_by_row
 from slsac.seeds import Branch, episode_seed
+from slsac.stats.summary import Evaluation
 from slsac.types import EnvSpec, SafeEnv
 
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from slsac.on_policy.gae import advantages
+from slsac.algorithms.on_policy.gae import advantages
 
 
 def by_loop(

@@ -9,9 +9,9 @@ import pytest
 from conftest import SMALL_SPEC, write_spec
 
 from slsac.cli import main, parse_overrides
-from slsac.experiments import grid
-from slsac.overrides import with_overrides
-from slsac.presets import preset
+from slsac.config.overrides import with_overrides
+from slsac.config.presets import preset
+from slsac.sweep import spec as grid
 
 ROOT = Path(__file__).parent.parent
 

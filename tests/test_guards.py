@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 from conftest import small_config
 
-from slsac import Agent, checkpoint, rundir
+from slsac import Agent
 from slsac.cli import main
 from slsac.envs.probe import Constant
 from slsac.errors import EnvFailed, InvalidInput, TrainingFailed
-from slsac.lock import RunLock
-from slsac.runlog import RunLog
-from slsac.train import Trainer
+from slsac.runs import checkpoint
+from slsac.runs.lock import RunLock
+from slsac.runs.log import RunLog
+from slsac.training import launch
+from slsac.training.off_policy import Trainer
 from slsac.types import Step
 
 Start = Callable[..., Trainer]
@@ -43,7 +45,7 @@ def test_a_non_finite_parameter_stops_the_run_and_is_named(start: Start) -> None
     assert before[-1] in str(failure.value)
     assert checkpoint.step_names(trainer.run / "checkpoints") == before
     trainer.close()
-    resumed = rundir.resume(trainer.run)
+    resumed = launch.resume(trainer.run)
     assert resumed.step == 60
     resumed.close()
 
@@ -62,7 +64,7 @@ class Broken(Constant):
 
 
 def test_a_non_finite_cost_from_the_environment_is_named(tmp_path: Path) -> None:
-    trainer = rundir.start(small_config("ProbeConstant-v0"), tmp_path, env=Broken)
+    trainer = launch.start(small_config("ProbeConstant-v0"), tmp_path, env=Broken)
     with pytest.raises(TrainingFailed, match="non-finite cost at step 24, episode 24"):
         trainer.advance(100)
     trainer.close()
@@ -76,23 +78,23 @@ class Refund(Constant):
 
 
 def test_a_negative_cost_is_refused_unless_the_floor_is_off(tmp_path: Path) -> None:
-    trainer = rundir.start(small_config("ProbeConstant-v0"), tmp_path / "a", env=Refund)
+    trainer = launch.start(small_config("ProbeConstant-v0"), tmp_path / "a", env=Refund)
     with pytest.raises(TrainingFailed, match=r"cost of -1\.0 .* set the floor to none"):
         trainer.advance(10)
     trainer.close()
     signed = small_config("ProbeConstant-v0", cost_critic__cost_floor=None)
-    trainer = rundir.start(signed, tmp_path / "b", env=Refund)
+    trainer = launch.start(signed, tmp_path / "b", env=Refund)
     trainer.advance(10)
     trainer.close()
 
 
 def test_an_env_that_cannot_step_costs_no_old_run(tmp_path: Path) -> None:
     config = small_config("ProbeConstant-v0")
-    rundir.start(config, tmp_path).close()
+    launch.start(config, tmp_path).close()
     before = (tmp_path / "config.json").read_bytes()
     with pytest.raises(InvalidInput, match="cost"):
         # A registered task whose info holds no cost.
-        rundir.start(config, tmp_path, env="Pendulum-v1", overwrite=True)
+        launch.start(config, tmp_path, env="Pendulum-v1", overwrite=True)
     assert (tmp_path / "config.json").read_bytes() == before
     assert checkpoint.step_names(tmp_path / "checkpoints")
 
@@ -102,14 +104,14 @@ def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "data.jsonl").write_text("precious")
     for overwrite in (False, True):
         with pytest.raises(InvalidInput, match="holds other files"):
-            rundir.start(small_config("ProbeConstant-v0"), tmp_path, overwrite=overwrite)
+            launch.start(small_config("ProbeConstant-v0"), tmp_path, overwrite=overwrite)
     assert (tmp_path / "data.jsonl").read_text() == "precious"
 
 
 def test_a_start_that_was_killed_can_be_started_again(tmp_path: Path) -> None:
-    rundir.start(small_config("ProbeConstant-v0"), tmp_path).close()
+    launch.start(small_config("ProbeConstant-v0"), tmp_path).close()
     (tmp_path / "config.json").unlink()
-    rundir.start(small_config("ProbeConstant-v0"), tmp_path).close()
+    launch.start(small_config("ProbeConstant-v0"), tmp_path).close()
     assert (tmp_path / "config.json").exists()
 
 
@@ -141,7 +143,7 @@ def test_whatever_an_env_raises_is_named_with_its_place_and_the_checkpoint(
     tmp_path: Path, where: str
 ) -> None:
     config = small_config("ProbeConstant-v0", checkpoint_every_steps=10)
-    trainer = rundir.start(config, tmp_path, env=lambda: Raises(where))
+    trainer = launch.start(config, tmp_path, env=lambda: Raises(where))
     expected = (
         r"the environment failed at step 1\d: KeyError: 'fuel' \(.*test_guards\.py, line \d+\); "
         r"last good checkpoint: .*step-0*10"
@@ -157,7 +159,7 @@ def test_an_env_that_fails_at_once_is_named_before_anything_is_written(tmp_path:
     broken = Raises("step")
     broken.calls = 30
     with pytest.raises(EnvFailed, match=r"failed in its first step: KeyError: 'fuel' \(.*line \d"):
-        rundir.start(small_config("ProbeConstant-v0"), tmp_path / "run", env=broken)
+        launch.start(small_config("ProbeConstant-v0"), tmp_path / "run", env=broken)
     assert not (tmp_path / "run").exists()
 
 
@@ -170,7 +172,7 @@ def test_a_failing_evaluation_names_the_checkpoint(tmp_path: Path) -> None:
         made[-1].calls = 40 if len(made) > 1 else 0
         return made[-1]
 
-    trainer = rundir.start(config, tmp_path, env=make)
+    trainer = launch.start(config, tmp_path, env=make)
     with pytest.raises(TrainingFailed, match=r"failed at step 20: KeyError.*last good checkpoint"):
         trainer.advance(40)
     assert len(made) == 2
@@ -208,7 +210,7 @@ def test_a_start_that_fails_leaves_neither_env_nor_lock(
     with monkeypatch.context() as patched:
         patched.setattr(RunLog, "begin", fail)
         with pytest.raises(OSError, match=r"^no$"):
-            rundir.start(config, tmp_path, env=lambda: Watched("never"))
+            launch.start(config, tmp_path, env=lambda: Watched("never"))
     assert closed == ["never"]
     RunLock(tmp_path).release()
 
@@ -225,7 +227,7 @@ def test_an_env_that_was_given_stays_open_when_a_start_is_refused(tmp_path: Path
 
     env = Given("never")
     with pytest.raises(InvalidInput, match="cannot be copied"):
-        rundir.start(small_config("ProbeConstant-v0"), tmp_path, env=env)
+        launch.start(small_config("ProbeConstant-v0"), tmp_path, env=env)
     assert not env.closed
 
 

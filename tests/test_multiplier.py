@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slsac import multiplier
+from slsac.algorithms import multiplier
+from slsac.algorithms.multiplier import Multiplier
 from slsac.config import MultiplierConfig
+from slsac.config.overrides import with_overrides
+from slsac.config.presets import SL_SAC, preset
 from slsac.errors import InvalidInput
-from slsac.multiplier import Multiplier
-from slsac.overrides import with_overrides
-from slsac.presets import SL_SAC, preset
 
 ASCENT = replace(
     SL_SAC.multiplier, signal="mean", rule="ascent", learning_rate=0.5, initial=1.0, window=10

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
-from slsac.agent import off_policy
-from slsac.agent.off_policy import AgentState, OffPolicyAgent
-from slsac.agent.optimisers import finite_parts
-from slsac.overrides import with_overrides
-from slsac.presets import SL_SAC
+from slsac.algorithms.off_policy import agent as off_policy
+from slsac.algorithms.off_policy.agent import AgentState, OffPolicyAgent
+from slsac.algorithms.optimisers import finite_parts
+from slsac.config.overrides import with_overrides
+from slsac.config.presets import SL_SAC
 from slsac.types import Batch, EnvSpec
 
 SPEC = EnvSpec(3, 2, 10, (-1.0, -1.0), (1.0, 1.0))

@@ -18,18 +18,18 @@ import pytest
 from conftest import small_config, wait_for
 from test_resume import everything, finished_steps, slsac, stopped, undisturbed
 
-from slsac import Agent, rundir
+from slsac import Agent
+from slsac.algorithms.on_policy.agent import Constraint
+from slsac.algorithms.on_policy.policy import mean_action
+from slsac.algorithms.on_policy.samples import value
 from slsac.config import OnPolicyConfig
+from slsac.config.overrides import to_dict
 from slsac.envs.probe import Choice, Constant
-from slsac.episodes import Episode
 from slsac.errors import EnvFailed, InvalidInput, TrainingFailed
-from slsac.on_policy.agent import Constraint
-from slsac.on_policy.gaussian import mean_action
-from slsac.on_policy.samples import value
-from slsac.on_policy.train import Trainer
-from slsac.overrides import to_dict
-from slsac.runlog import read_lines
-from slsac.types import Step
+from slsac.runs.log import read_lines
+from slsac.training import launch
+from slsac.training.on_policy import Trainer
+from slsac.types import Episode, Step
 
 Start = Callable[..., Trainer]
 ALGOS = ("ppo-lag", "cpo")
@@ -177,7 +177,7 @@ def test_a_falling_learning_rate_falls_over_what_is_learned_and_not_otherwise(
         agent.learn(45)
     agent.close()
     with pytest.raises(InvalidInput, match=refusal.format(180)):
-        rundir.resume(tmp_path / "b", steps=180)
+        launch.resume(tmp_path / "b", steps=180)
     with pytest.raises(InvalidInput, match=refusal.format(225)):
         Agent.load(tmp_path / "b").learn(90)
 
@@ -238,7 +238,7 @@ def test_an_env_that_fails_ends_the_run_with_its_reason_and_the_checkpoint(
     tmp_path: Path, how: str, workers: int, at_reset: bool, message: str
 ) -> None:
     config = quick_config("ppo-lag", worker_processes=workers, checkpoint_every_steps=45)
-    trainer = rundir.start(config, tmp_path, env=lambda: FailsLater(how, at_reset))
+    trainer = launch.start(config, tmp_path, env=lambda: FailsLater(how, at_reset))
     expected = rf"the environment failed at step \d+: {message}; last good checkpoint: .*step-0*45"
     with pytest.raises(TrainingFailed, match=expected):
         trainer.advance(300)
@@ -268,11 +268,11 @@ class Locked(Choice):
 def test_a_refusal_does_not_cost_the_run_that_was_there(
     tmp_path: Path, env: Any, overrides: dict[str, Any], message: str
 ) -> None:
-    rundir.start(quick_config("ppo-lag"), tmp_path).close()
+    launch.start(quick_config("ppo-lag"), tmp_path).close()
     before = everything(tmp_path)
     config = quick_config("ppo-lag", **({"worker_processes": 2} | overrides))
     with pytest.raises(InvalidInput, match=message):
-        rundir.start(config, tmp_path, env=env, overwrite=True)
+        launch.start(config, tmp_path, env=env, overwrite=True)
     assert everything(tmp_path) == before
 
 
@@ -291,7 +291,7 @@ class Infinite(Constant):
 
 def test_a_non_finite_cost_is_named(tmp_path: Path) -> None:
     config = small_config("ProbeConstant-v0", "ppo-lag", num_envs=2)
-    trainer = rundir.start(config, tmp_path, env=Infinite)
+    trainer = launch.start(config, tmp_path, env=Infinite)
     with pytest.raises(TrainingFailed, match="non-finite cost at step 36, episode 36"):
         trainer.advance(100)
     trainer.close()
@@ -414,14 +414,14 @@ def test_an_episode_that_the_epoch_cuts_is_not_counted(start: Start) -> None:
 def test_an_epoch_must_hold_an_episode(tmp_path: Path) -> None:
     config = small_config("ProbeChoice-v0", "ppo-lag", num_envs=4, steps_per_epoch=36, batch_size=9)
     with pytest.raises(InvalidInput) as caught:
-        rundir.start(config, tmp_path)
+        launch.start(config, tmp_path)
     assert str(caught.value) == (
         "steps_per_epoch is 36; it must be at least num_envs times an episode's 10 steps, 40"
     )
 
 
 def test_the_saved_policy_normalises_as_the_training_did(tmp_path: Path) -> None:
-    trainer = rundir.start(small_config("ProbeChoice-v0", "ppo-lag"), tmp_path)
+    trainer = launch.start(small_config("ProbeChoice-v0", "ppo-lag"), tmp_path)
     trainer.advance(400)
     trainer.save_final()
     moments = trainer._moments
@@ -471,7 +471,7 @@ def test_first_epoch_on_a_real_task_is_finite(tmp_path: Path, env: str, algo: st
     config = small_config(
         env, algo, num_envs=1, steps_per_epoch=1_000, passes=2, batch_size=100, cost_limit=0.0
     )
-    trainer = rundir.start(config, tmp_path)
+    trainer = launch.start(config, tmp_path)
     before = jax.tree.map(np.array, trainer.state.policy.gaussian)
     trainer.advance(1_000)
     after = jax.tree.map(np.array, trainer.state.policy.gaussian)

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from slsac.agent.optimisers import build_optimiser
+from slsac.algorithms.optimisers import build_optimiser
 from slsac.config import OptimiserConfig
-from slsac.presets import SL_SAC
+from slsac.config.presets import SL_SAC
 
 PLAIN = replace(
     SL_SAC.reward_critic.optimiser, learning_rate=0.1, inverse_temperature=0.0, clip_mode="none"

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from slsac.agent import policy as policies
-from slsac.agent.policy import squashed_log_prob
+from slsac.algorithms.off_policy import policy as policies
+from slsac.algorithms.off_policy.policy import squashed_log_prob
+from slsac.config.presets import SL_SAC, TD3_LAG
 from slsac.networks import MLP
-from slsac.presets import SL_SAC, TD3_LAG
 from slsac.types import EnvSpec
 
 KEY = jax.random.PRNGKey(0)

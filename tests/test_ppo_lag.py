@@ -11,11 +11,11 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from slsac.on_policy import gaussian
-from slsac.on_policy.gaussian import Gaussian
-from slsac.on_policy.moments import RunningMoments
-from slsac.on_policy.ppo_lag import clipped_surrogate, mixed_advantage, policy_loss
-from slsac.on_policy.samples import Samples, run_passes
+from slsac.algorithms.on_policy import policy as gaussian
+from slsac.algorithms.on_policy.policy import Gaussian
+from slsac.algorithms.on_policy.ppo_lag import clipped_surrogate, mixed_advantage, policy_loss
+from slsac.algorithms.on_policy.samples import Samples, run_passes
+from slsac.training.moments import RunningMoments
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,11 @@ import jax
 import numpy as np
 import pytest
 
-from slsac.agent import off_policy
+from slsac.algorithms.off_policy import agent as off_policy
 from slsac.config import Config, MultiplierConfig, OffPolicyConfig, OnPolicyConfig
+from slsac.config.overrides import field_names, with_overrides
+from slsac.config.presets import ALGORITHMS, BASELINES, FAMILIES, METADRIVE, START_STEPS, preset
 from slsac.errors import InvalidInput
-from slsac.overrides import field_names, with_overrides
-from slsac.presets import ALGORITHMS, BASELINES, FAMILIES, METADRIVE, START_STEPS, preset
 from slsac.types import Batch, EnvSpec
 
 VELOCITY = "SafetyHopperVelocity-v1"

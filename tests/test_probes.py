@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from slsac import rundir
-from slsac.agent import reward_critic
-from slsac.certificate import certify
+from slsac.algorithms.off_policy import reward_critic
+from slsac.certificate.certify import certify
 from slsac.envs.probe import Choice, HeavyTail
-from slsac.train import Trainer
+from slsac.training import launch
+from slsac.training.off_policy import Trainer
 
 Start = Callable[..., Trainer]
 
@@ -52,7 +52,7 @@ def test_a_run_with_two_cost_critics_learns_resumes_and_is_certified(start: Star
     assert cost_quantiles(trainer, np.ones(1), SOME_FRACTIONS) == pytest.approx(2.0, abs=0.1)
     trainer.save_checkpoint()
     trainer.close()
-    again = rundir.resume(trainer.run)
+    again = launch.resume(trainer.run)
     again.advance(1_010)
     again.save_final()
     again.close()

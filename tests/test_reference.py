@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from conftest import small_config
 
-from slsac.agent import off_policy, reference
+from slsac.algorithms.off_policy import agent as off_policy
+from slsac.algorithms.off_policy import reference
 from slsac.bench.update import random_batch
 from slsac.types import EnvSpec
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from slsac.errors import RunDamaged
-from slsac.replay import Replay
+from slsac.training.replay import Replay
 from slsac.types import Batch, EnvSpec
 
 SPEC = EnvSpec(2, 1, 5, (-1.0,), (1.0,))

@@ -12,10 +12,10 @@ from browser import Page, browser, find_browser
 from recorded import HOPPER, make_run
 
 from slsac.cli import main
-from slsac.experiments.report import as_script_json, calibration, config_differences, page
-from slsac.experiments.table import summarise_runs
-from slsac.rundir import policy_digest
-from slsac.runlog import read_lines
+from slsac.report.html import as_script_json, calibration, config_differences, page
+from slsac.report.table import summarise_runs
+from slsac.runs.layout import policy_digest
+from slsac.runs.log import read_lines
 
 ROOT = Path(__file__).parent.parent
 RECORDED = ROOT / "results" / "short"

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 from conftest import small_config, wait_for
 
-from slsac import checkpoint, provenance, rundir
 from slsac.cli import main
 from slsac.config import Config, OnPolicyConfig
 from slsac.errors import InvalidInput, RunDamaged
-from slsac.runlog import read_lines
+from slsac.runs import checkpoint, config_file, layout, provenance
+from slsac.runs.log import read_lines
+from slsac.training import launch
 
 EXACT_FILES = ("progress.jsonl", "episodes.jsonl", "evaluations.jsonl", "policy.safetensors")
 
@@ -48,7 +49,7 @@ def everything(run: Path) -> dict[str, bytes]:
 
 
 def undisturbed(run: Path, config: Config) -> dict[str, bytes]:
-    trainer = rundir.start(config, run)
+    trainer = launch.start(config, run)
     trainer.advance(config.steps)
     trainer.finish()
     trainer.close()
@@ -57,11 +58,11 @@ def undisturbed(run: Path, config: Config) -> dict[str, bytes]:
 
 def stopped(run: Path, config: Config, *stops: int) -> dict[str, bytes]:
     """The same run, abandoned at each step of ``stops``; closing only lets go of the lock."""
-    trainer = rundir.start(config, run)
+    trainer = launch.start(config, run)
     for stop in stops:
         trainer.advance(stop)
         trainer.close()
-        trainer = rundir.resume(run)
+        trainer = launch.resume(run)
         # It goes on near to where it stopped, and does not begin again.
         between = config.steps_per_epoch if isinstance(config, OnPolicyConfig) else 10
         assert 0 <= stop - trainer.step <= config.checkpoint_every_steps + between
@@ -102,7 +103,7 @@ def test_abandoned_and_resumed_equals_undisturbed(
 def test_training_on_after_the_end_equals_training_at_once(tmp_path: Path) -> None:
     expected = undisturbed(tmp_path / "a", quick_config(steps=300))
     undisturbed(tmp_path / "b", quick_config(steps=155))
-    trainer = rundir.resume(tmp_path / "b", steps=300)
+    trainer = launch.resume(tmp_path / "b", steps=300)
     trainer.advance(300)
     trainer.finish()
     trainer.close()
@@ -115,12 +116,12 @@ def test_a_damaged_newest_checkpoint_falls_back_and_still_ends_equal(
     config = quick_config(replay_capacity=70)
     expected = undisturbed(tmp_path / "a", config)
     run = tmp_path / "b"
-    trainer = rundir.start(config, run)
+    trainer = launch.start(config, run)
     trainer.advance(219)
     trainer.close()
     *_, older, newest = checkpoint.step_names(run / "checkpoints")
     (run / "checkpoints" / newest / "state.safetensors").write_bytes(b"torn")
-    trainer = rundir.resume(run)
+    trainer = launch.resume(run)
     assert checkpoint.step_name(trainer.step) == older
     assert "damaged, falling back to the one before" in capsys.readouterr().err
     trainer.advance(config.steps)
@@ -131,69 +132,69 @@ def test_a_damaged_newest_checkpoint_falls_back_and_still_ends_equal(
 
 def test_logs_hold_no_torn_or_double_line_after_a_resume(tmp_path: Path) -> None:
     config = quick_config(steps=120)
-    trainer = rundir.start(config, tmp_path)
+    trainer = launch.start(config, tmp_path)
     trainer.advance(95)
     trainer.close()
-    for name in rundir.LOGS:
+    for name in layout.LOGS:
         with open(tmp_path / name, "ab") as file:
             file.write(b'{"step": 100, "ret')
     assert main(["resume", str(tmp_path)]) == 0
-    for name in rundir.LOGS:
+    for name in layout.LOGS:
         assert all("step" in line for line in read_lines(tmp_path / name))
     steps = [line["step"] for line in read_lines(tmp_path / "episodes.jsonl")]
     assert steps == list(range(10, 121, 10))
 
 
 def test_resume_refuses_another_number_of_cores_unless_told(tmp_path: Path) -> None:
-    trainer = rundir.start(quick_config(), tmp_path)
+    trainer = launch.start(quick_config(), tmp_path)
     trainer.close()
     config = json.loads((tmp_path / "config.json").read_text())
     config["provenance"]["cores"] = 999
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(InvalidInput, match="cores: 999 -> "):
-        rundir.resume(tmp_path)
-    rundir.resume(tmp_path, inexact=True).close()
-    recorded = rundir.read_config(tmp_path)[2]
+        launch.resume(tmp_path)
+    launch.resume(tmp_path, inexact=True).close()
+    recorded = config_file.read(tmp_path)[2]
     assert recorded["before_resume"]["cores"] == 999
 
 
 def test_resume_cannot_shorten_a_run(tmp_path: Path) -> None:
-    trainer = rundir.start(quick_config(), tmp_path)
+    trainer = launch.start(quick_config(), tmp_path)
     trainer.advance(200)
     trainer.close()
     before = (tmp_path / "episodes.jsonl").read_bytes()
     with pytest.raises(InvalidInput, match="steps is 50; the run is already at step"):
-        rundir.resume(tmp_path, steps=50)
+        launch.resume(tmp_path, steps=50)
     assert (tmp_path / "episodes.jsonl").read_bytes() == before
 
 
 def test_a_run_without_a_readable_checkpoint_says_so(tmp_path: Path) -> None:
-    trainer = rundir.start(quick_config(), tmp_path)
+    trainer = launch.start(quick_config(), tmp_path)
     trainer.close()
     for name in checkpoint.step_names(tmp_path / "checkpoints"):
         (tmp_path / "checkpoints" / name / "state.json").write_text("{")
     with pytest.raises(RunDamaged, match="no readable checkpoint"):
-        rundir.resume(tmp_path)
+        launch.resume(tmp_path)
 
 
 def test_a_run_without_its_replay_is_refused_and_not_trained_on_zeros(tmp_path: Path) -> None:
-    rundir.start(quick_config(), tmp_path).close()
+    launch.start(quick_config(), tmp_path).close()
     (tmp_path / "replay" / "rewards.bin").unlink()
     with pytest.raises(RunDamaged, match=r"rewards\.bin is missing"):
-        rundir.resume(tmp_path)
+        launch.resume(tmp_path)
 
 
 def test_a_log_shorter_than_its_checkpoint_knows_is_refused(tmp_path: Path) -> None:
-    trainer = rundir.start(quick_config(), tmp_path)
+    trainer = launch.start(quick_config(), tmp_path)
     trainer.advance(100)
     trainer.close()
     (tmp_path / "episodes.jsonl").write_text("")
     with pytest.raises(RunDamaged, match=r"episodes\.jsonl has 0 bytes"):
-        rundir.resume(tmp_path)
+        launch.resume(tmp_path)
 
 
 def test_two_processes_cannot_train_one_run(tmp_path: Path) -> None:
-    trainer = rundir.start(quick_config(), tmp_path)
+    trainer = launch.start(quick_config(), tmp_path)
     code = f"import slsac.cli, sys; sys.exit(slsac.cli.main(['resume', {str(tmp_path)!r}]))"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert other.returncode == 2
@@ -292,18 +293,18 @@ def test_killed_at_random_moments_and_resumed_equals_undisturbed(tmp_path: Path)
 
 
 def test_a_config_from_before_a_field_existed_reads_with_the_preset_value(tmp_path: Path) -> None:
-    rundir.start(quick_config(), tmp_path).close()
+    launch.start(quick_config(), tmp_path).close()
     config = json.loads((tmp_path / "config.json").read_text())
     del config["multiplier"]["damping"], config["cost_critic"]["members"]
     (tmp_path / "config.json").write_text(json.dumps(config))
-    read, _, _ = rundir.read_config(tmp_path)
+    read, _, _ = config_file.read(tmp_path)
     assert read.multiplier.damping == 10.0
     assert read.cost_critic.members == 1
     assert read.cost_limit == 1.0
     config["polyack"] = 1.0
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(InvalidInput, match="polyack"):
-        rundir.read_config(tmp_path)
+        config_file.read(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -314,10 +315,10 @@ def test_a_config_that_has_lost_something_is_refused(
     text: str | None, message: str, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    rundir.start(small_config("ProbeChoice-v0"), run).close()
+    launch.start(small_config("ProbeChoice-v0"), run).close()
     path = run / "config.json"
     values = json.loads(path.read_text())
     del values["cost_limit"]
     path.write_text(json.dumps(values) if text is None else text)
     with pytest.raises(InvalidInput, match=message):
-        rundir.read_config(run)
+        config_file.read(run)

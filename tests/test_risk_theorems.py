@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slsac import pareto, risk
+from slsac import risk
 from slsac.errors import InvalidInput
+from slsac.stats import pareto
 
 laws = settings(deadline=None, max_examples=40, derandomize=True)
 tail_fractions = st.floats(0.02, 1.0)

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from slsac.algorithms.on_policy.policy import Gaussian
+from slsac.algorithms.on_policy.samples import Samples, critic_loss, prepare
+from slsac.config.presets import preset
 from slsac.networks import MLP
-from slsac.on_policy.gaussian import Gaussian
-from slsac.on_policy.rollout import Rollout
-from slsac.on_policy.samples import Samples, critic_loss, prepare
-from slsac.presets import preset
+from slsac.types import Rollout
 
 
 def constant(value: float) -> MLP:

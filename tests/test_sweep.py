@@ -20,16 +20,19 @@ from recorded import make_run
 from rich.console import Console
 from test_resume import everything, finished_steps
 
-from slsac import checkpoint, rundir
 from slsac.cli import main
+from slsac.config.overrides import with_overrides
 from slsac.errors import InvalidInput
-from slsac.experiments import estimate, grid, status, worker
-from slsac.experiments.process import Job, Outcome, last_line
-from slsac.experiments.sweep import make_job, make_products
-from slsac.experiments.sweep import run as run_trials
-from slsac.experiments.view import Entry, State, View, cells
-from slsac.overrides import with_overrides
-from slsac.provenance import source_digest
+from slsac.runs import checkpoint, config_file
+from slsac.runs.provenance import source_digest
+from slsac.sweep import estimate, status
+from slsac.sweep import spec as grid
+from slsac.sweep import trial as worker
+from slsac.sweep.process import Job, Outcome, last_line
+from slsac.sweep.schedule import make_job, make_products
+from slsac.sweep.schedule import run as run_trials
+from slsac.sweep.view import Entry, State, View, cells
+from slsac.training import launch
 
 TRIALS = ("sac-lag/ProbeChoice-v0/seed0", "sac-lag/ProbeChoice-v0/seed1")
 DISTURBED_STEPS = 6_000
@@ -67,7 +70,7 @@ def processes() -> dict[int, tuple[int, list[str]]]:
 def trainer_of(run: Path) -> int | None:
     """The number of the process that trains ``run``."""
     for pid, (_, command) in processes().items():
-        if "slsac.experiments.worker" in command and str(run) in command:
+        if "slsac.sweep.trial" in command and str(run) in command:
             return pid
     return None
 
@@ -155,8 +158,8 @@ def test_a_run_of_another_experiment_is_an_error_and_a_longer_one_goes_on(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (trial,) = grid.expand(grid.parse(SMALL_SPEC | {"seeds": [0]}), tmp_path)
-    rundir.start(trial.config, trial.run).close()
-    cores = rundir.read_config(trial.run)[2]["cores"]
+    launch.start(trial.config, trial.run).close()
+    cores = config_file.read(trial.run)[2]["cores"]
     spec = write_spec(tmp_path, seeds=[0], cores_per_trial=cores, variants={})
     command = ["sweep", str(spec), "--out", str(tmp_path), "--dry-run"]
     assert main(command) == 0
@@ -184,7 +187,7 @@ def test_a_dry_run_estimates_from_runs_of_the_same_kind_and_says_where_there_are
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     timed = grid.expand(grid.parse(SMALL_SPEC | {"seeds": [7]}), tmp_path / "out")[0]
-    rundir.start(timed.config, timed.run).close()
+    launch.start(timed.config, timed.run).close()
     config = json.loads((timed.run / "config.json").read_text())
     config["provenance"]["cores"] = 1
     (timed.run / "config.json").write_text(json.dumps(config))
@@ -263,7 +266,7 @@ def test_the_live_view_tells_costs_below_one_apart(tmp_path: Path) -> None:
 
 def test_worker_processes_may_differ_from_the_run_that_is_there(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "cpo", worker_processes=0)
-    config = with_overrides(rundir.read_config(run)[0], {"worker_processes": 2})
+    config = with_overrides(config_file.read(run)[0], {"worker_processes": 2})
     assert status.is_done(grid.Trial("run", run, config), 2, inexact=False)
 
 
@@ -304,7 +307,7 @@ def test_what_products_need_is_asked_for_before_training(
 def test_trials_on_one_machine_take_different_cores(tmp_path: Path) -> None:
     code = (
         "import sys, os; from pathlib import Path;"
-        "from slsac.experiments.worker import claim_cores;"
+        "from slsac.sweep.trial import claim_cores;"
         "print(claim_cores(1, Path(sys.argv[1])), sorted(os.sched_getaffinity(0)), flush=True);"
         "sys.stdin.read()"
     )

@@ -10,20 +10,15 @@ import pytest
 from recorded import HOPPER, make_run
 
 from slsac.cli import main
-from slsac.experiments.formats import Cell, as_html, as_latex, as_markdown
-from slsac.experiments.paper_figures import (
+from slsac.report.formats import Cell, as_html, as_latex, as_markdown
+from slsac.report.published import (
     ALGORITHM_ORDER,
     TASK_ORDER,
     Reference,
     hours_per_million_steps,
     reference,
 )
-from slsac.experiments.table import (
-    render,
-    sections,
-    summarise_runs,
-    write_table,
-)
+from slsac.report.table import render, sections, summarise_runs, write_table
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slsac import pareto
 from slsac.errors import InvalidInput
-from slsac.risk import fit_tail
+from slsac.stats import pareto
+from slsac.stats.tail import fit_tail
 
 
 @pytest.mark.parametrize("shape", [-0.3, 0.0, 0.25, 0.6])

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from conftest import small_config
 
+from slsac.algorithms.tightening import Tightening
 from slsac.envs.probe import Choice, HeavyTail
 from slsac.errors import InvalidInput
-from slsac.runlog import read_lines
-from slsac.tightening import Tightening
-from slsac.train import Trainer
+from slsac.runs.log import read_lines
+from slsac.training.off_policy import Trainer
 
 Start = Callable[..., Trainer]
 

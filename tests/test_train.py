@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from slsac.train import Trainer
+from slsac.training.off_policy import Trainer
 
 Start = Callable[..., Trainer]
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from slsac.cli import main
-from slsac.train import Trainer
+from slsac.training.off_policy import Trainer
 from slsac.video import NoVideo, captioned, drawn
 
 HOPPER = "SafetyHopperVelocity-v1"

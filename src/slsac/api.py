@@ -12,15 +12,19 @@ from typing import Any
 import jax
 import numpy as np
 
-from slsac import rundir
 from slsac.config import Config
+from slsac.config.overrides import with_overrides
+from slsac.config.presets import preset
 from slsac.display import Display, Silent
 from slsac.envs import copies_of, duplicate_env, env_source, make_env
 from slsac.errors import InvalidInput
-from slsac.evaluate import Evaluation, Lanes, evaluate, row_by_row
-from slsac.overrides import with_overrides
-from slsac.presets import preset
-from slsac.replay import copy_sparsely
+from slsac.evaluate import Lanes, evaluate
+from slsac.networks import row_by_row
+from slsac.runs import config_file, policy
+from slsac.runs.steps import reached_step
+from slsac.stats.summary import Evaluation
+from slsac.training import launch
+from slsac.training.replay import copy_sparsely
 
 
 class Agent:
@@ -62,7 +66,7 @@ class Agent:
             run = tempfile.mkdtemp(prefix="slsac-")
             weakref.finalize(self, shutil.rmtree, run, ignore_errors=True)
         self.run = Path(run)
-        self._trainer: rundir.Trainer | None = rundir.start(
+        self._trainer: launch.Trainer | None = launch.start(
             self.config, self.run, env=env, overwrite=overwrite, display=self._display
         )
         self.spec = self._trainer.spec
@@ -86,12 +90,12 @@ class Agent:
         """
         agent = cls.__new__(cls)
         agent.run = Path(run)
-        agent.config, agent.spec, _ = rundir.read_config(agent.run)
+        agent.config, agent.spec, _ = config_file.read(agent.run)
         agent._env_source = env_source(agent.config.env if env is None else env, agent.config)
         agent._display = display or Silent()
         agent._inexact = inexact
         agent._trainer = None
-        agent._functions, agent._trained_policy = rundir.load_policy(agent.run)
+        agent._functions, agent._trained_policy = policy.load(agent.run)
         agent._prepare()
         return agent
 
@@ -117,10 +121,10 @@ class Agent:
         """
         if steps < 1:
             raise InvalidInput(f"steps is {steps}; it must be at least 1")
-        done = rundir.reached_step(self.run) if self._trainer is None else self._trainer.step
-        config = rundir.with_steps(self.config, done + steps, begun=done > 0)
+        done = reached_step(self.run) if self._trainer is None else self._trainer.step
+        config = config_file.with_steps(self.config, done + steps, begun=done > 0)
         if self._trainer is None:
-            self._trainer = rundir.resume(
+            self._trainer = launch.resume(
                 self.run,
                 steps=config.steps,
                 env=self._env_source,
@@ -129,14 +133,14 @@ class Agent:
             )
         # Written first: whoever picks the run up after a crash finds where it was going.
         self.config = self._trainer.config = config
-        rundir.write_config(self.config, self.run, self.spec, rundir.read_config(self.run)[2])
+        config_file.write(self.config, self.run, self.spec, config_file.read(self.run)[2])
         try:
             self._trainer.advance(config.steps)
         except BaseException:
             # A step taken half-way cannot be gone on from; the next `learn` resumes exactly.
             self._trainer.close()
             self._trainer = None
-            self._functions, self._trained_policy = rundir.load_policy(self.run)
+            self._functions, self._trained_policy = policy.load(self.run)
             raise
         self._trainer.save_final()
         return self
@@ -171,7 +175,7 @@ class Agent:
             raise InvalidInput(f"seed is {seed}; it must be at least 0")
         if self._evaluation_env is None:
             self._evaluation_env = Lanes(copies_of(self._env_source).evaluation)
-        rundir.require_same_task(self._evaluation_env.take(1)[0].spec, self.spec)
+        config_file.require_same_task(self._evaluation_env.take(1)[0].spec, self.spec)
         seed = self.config.seed if seed is None else seed
         self._sample_key = jax.random.PRNGKey(seed)
         if deterministic:
@@ -202,7 +206,7 @@ class Agent:
         except InvalidInput as error:
             raise video.NoVideo(f"no video: {error}") from error
         try:
-            rundir.require_same_task(env.spec, self.spec)
+            config_file.require_same_task(env.spec, self.spec)
             return video.record(
                 env,
                 self._act,

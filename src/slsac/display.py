@@ -11,6 +11,8 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from slsac.formatting import cost_digits, duration, number, sentence
+
 
 class Display(Protocol):
     def tick(self, step: int) -> None: ...
@@ -159,49 +161,3 @@ def counter() -> Iterator[Callable[[str, int, int], None]]:
             bar.update(tasks[what], completed=done)
 
         yield tick
-
-
-def number(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
-
-
-def cost_digits(cost_limit: float) -> int:
-    """Decimals that tell costs around the limit apart."""
-    return 1 if cost_limit >= 1 else 2
-
-
-def fact_means(summary: Mapping[str, Any]) -> dict[str, float]:
-    """Means of what only this env reports, such as success, by a name to read."""
-    plain = ("return_mean", "cost_mean", "length_mean")
-    return {
-        name.removesuffix("_mean").replace("_", " "): value
-        for name, value in summary.items()
-        if name.endswith("_mean") and name not in plain
-    }
-
-
-def duration(seconds: float) -> str:
-    minutes = int(seconds // 60)
-    if minutes >= 60:
-        return f"{minutes // 60}h{minutes % 60:02d}m"
-    return f"{minutes}m{int(seconds % 60):02d}s"
-
-
-def sentence(summary: Mapping[str, Any]) -> str:
-    """An evaluation in one line."""
-
-    digits = cost_digits(summary["cost_limit"])
-
-    def spread(name: str, digits: int) -> str:
-        error = summary[f"{name}_se"]
-        mean = f"{summary[f'{name}_mean']:.{digits}f}"
-        return f"{mean} +- {error:.{digits}f}" if error is not None else mean
-
-    facts = "".join(f", {name} {value:.2f}" for name, value in fact_means(summary).items())
-    return (
-        f"return {spread('return', 1)}, cost {spread('cost', digits)} "
-        f"(limit {summary['cost_limit']:g}), CVaR at {summary['tail_fraction']:g}: return "
-        f"{summary['return_cvar']:.1f}, cost {summary['cost_cvar']:.{digits}f}; "
-        f"{100 * summary['violation_rate']:.0f} % of {summary['episodes']} episodes over the limit"
-        f"{facts}"
-    )

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from slsac.errors import EnvFailed, env_failures
-from slsac.risk import empirical_cvar
 from slsac.seeds import Branch, episode_seed
+from slsac.stats.summary import Evaluation, stack_facts
 from slsac.types import SafeEnv
 
 Predict = Callable[[np.ndarray], np.ndarray]
-
-
-class Evaluation(NamedTuple):
-    """One entry per episode, in the order of their seeds."""
-
-    returns: np.ndarray
-    costs: np.ndarray
-    lengths: np.ndarray
-    facts: Mapping[str, np.ndarray] = MappingProxyType({})
-    """Further figures, where the env reports any: see `Step.facts`."""
 
 
 class Lanes:
@@ -114,72 +102,3 @@ def evaluate(
                 facts[episode] = step.facts or {}
                 begin(lane)
     return Evaluation(results[0], results[1], results[2].astype(np.int64), stack_facts(facts))
-
-
-def stack_facts(facts: Sequence[Mapping[str, float]]) -> dict[str, np.ndarray]:
-    """One array per figure from one mapping per episode, all with the same names."""
-    return {name: np.array([episode[name] for episode in facts]) for name in facts[0]}
-
-
-def row_by_row(predict: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """``predict(policy, observations)`` whose rows have the bits of single observations.
-
-    A product with a whole batch sums in another order, and a simulator makes a different episode
-    of a different last bit; as a loop inside one compiled call, rows cost about as little.
-    """
-    import jax
-
-    def actions(policy: Any, observations: Any) -> Any:
-        if observations.ndim == 1:
-            return predict(policy, observations)
-        return jax.lax.map(lambda observation: predict(policy, observation), observations)
-
-    return actions
-
-
-def summarise(evaluation: Evaluation, cost_limit: float, tail_fraction: float) -> dict[str, Any]:
-    """Mean and standard error of return and cost, CVaR of cost, and the share over the limit."""
-    episodes = len(evaluation.returns)
-
-    def standard_error(values: np.ndarray) -> float | None:
-        return float(values.std(ddof=1) / math.sqrt(episodes)) if episodes > 1 else None
-
-    return {
-        "episodes": episodes,
-        "return_mean": float(evaluation.returns.mean()),
-        "return_se": standard_error(evaluation.returns),
-        # The worst returns are the lowest, hence the two signs.
-        "return_cvar": -empirical_cvar(-evaluation.returns, tail_fraction),
-        "cost_mean": float(evaluation.costs.mean()),
-        "cost_se": standard_error(evaluation.costs),
-        "cost_cvar": empirical_cvar(evaluation.costs, tail_fraction),
-        "violation_rate": float((evaluation.costs > cost_limit).mean()),
-        "length_mean": float(evaluation.lengths.mean()),
-        "cost_limit": cost_limit,
-        "tail_fraction": tail_fraction,
-        **{f"{name}_mean": float(values.mean()) for name, values in evaluation.facts.items()},
-    }
-
-
-def as_record(evaluation: Evaluation) -> dict[str, list[float]]:
-    """The raw episodes as JSON takes them."""
-    arrays = evaluation._asdict()
-    arrays |= arrays.pop("facts")
-    return {name: values.tolist() for name, values in arrays.items()}
-
-
-def from_record(record: Mapping[str, Any]) -> Evaluation:
-    """What `as_record` wrote, whatever else is beside it: every list has an entry per episode."""
-    arrays = {name: np.asarray(value) for name, value in record.items() if isinstance(value, list)}
-    returns, costs, lengths = (arrays.pop(name) for name in ("returns", "costs", "lengths"))
-    return Evaluation(returns, costs, lengths, arrays)
-
-
-def joined(parts: Sequence[Evaluation]) -> Evaluation:
-    """The episodes of several evaluations as one."""
-    return Evaluation(
-        np.concatenate([part.returns for part in parts]),
-        np.concatenate([part.costs for part in parts]),
-        np.concatenate([part.lengths for part in parts]),
-        {name: np.concatenate([part.facts[name] for part in parts]) for name in parts[0].facts},
-    )

@@ -77,3 +77,18 @@ def of_each(function: Callable[[Any], Any], network: Any) -> Any:
 def cosine_features(fractions: jax.Array, size: int) -> jax.Array:
     """cos(pi i tau) for i = 1..size: ``[...] -> [..., size]``."""
     return jnp.cos(jnp.pi * jnp.arange(1, size + 1) * fractions[..., None])
+
+
+def row_by_row(predict: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """``predict(policy, observations)`` whose rows have the bits of single observations.
+
+    A product with a whole batch sums in another order, and a simulator makes a different episode
+    of a different last bit; as a loop inside one compiled call, rows cost about as little.
+    """
+
+    def actions(policy: Any, observations: Any) -> Any:
+        if observations.ndim == 1:
+            return predict(policy, observations)
+        return jax.lax.map(lambda observation: predict(policy, observation), observations)
+
+    return actions

@@ -7,7 +7,7 @@ works on one member, one state or one fraction says so in its docstring.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -62,6 +62,18 @@ class SafeEnv(Protocol):
     def close(self) -> None: ...
 
 
+class Episode(NamedTuple):
+    """One finished training episode."""
+
+    total_return: float
+    cost: float
+    length: int
+    facts: Mapping[str, float]
+    """Further figures, where the env reports any: see `Step.facts`."""
+    truncated: bool = False
+    """The clock ended it, and not the task."""
+
+
 class Batch(NamedTuple):
     """A minibatch of transitions; every field has a leading batch axis."""
 
@@ -72,3 +84,20 @@ class Batch(NamedTuple):
     next_observation: jax.Array
     terminated: jax.Array
     """1.0 where the task ended; a time limit leaves 0.0, so that bootstrapping goes on."""
+
+
+class Rollout(NamedTuple):
+    """The steps of an epoch, ``[time, env, ...]``, float32."""
+
+    observation: Any
+    """As the networks saw it, normalised with the moments of that time."""
+    action: Any
+    """As it was drawn, before clipping."""
+    reward: Any
+    cost: Any
+    next_observation: Any
+    """What followed, the last observation of an episode included."""
+    terminated: Any
+    """1 where the task ended: nothing is earned or paid afterwards."""
+    ended: Any
+    """1 where the next row belongs to another episode, or to none."""

@@ -21,9 +21,11 @@ import numpy as np
 import pytest
 from conftest import small_config
 
-from slsac import Agent, rundir
+from slsac import Agent
 from slsac.cli import main
 from slsac.config import Config, MetaDriveConfig
+from slsac.config.overrides import to_dict, with_overrides
+from slsac.config.presets import METADRIVE, preset
 from slsac.envs import (
     copies_of,
     duplicate_env,
@@ -35,9 +37,9 @@ from slsac.envs import (
 from slsac.envs.metadrive import DrivingEnv, MetaDriveFactory, simulator_settings
 from slsac.envs.worker import WorkerEnv
 from slsac.errors import InvalidInput
-from slsac.overrides import to_dict, with_overrides
-from slsac.presets import METADRIVE, preset
-from slsac.runlog import read_lines
+from slsac.runs import config_file
+from slsac.runs.log import read_lines
+from slsac.training import launch
 from slsac.types import EnvSpec, Step
 
 ENV = "MetaDriveSafe-v0"
@@ -128,7 +130,7 @@ def test_runs_from_before_the_choice_keep_the_simulators_distance(tmp_path: Path
     del values["metadrive"]["lidar"]
     spec = EnvSpec(1, 1, 1, (-1.0,), (1.0,))._asdict()
     (tmp_path / "config.json").write_text(json.dumps({**values, "spec": spec, "provenance": {}}))
-    found = rundir.read_config(tmp_path)[0]
+    found = config_file.read(tmp_path)[0]
     assert found.metadrive == replace(METADRIVE, lidar="distance")
 
 
@@ -285,19 +287,19 @@ EXACT_FILES = ("progress.jsonl", "episodes.jsonl", "evaluations.jsonl", "policy.
 
 def test_killed_workers_and_an_abandoned_run_leave_the_same_bytes(tmp_path: Path) -> None:
     config = driving_config()
-    trainer = rundir.start(config, tmp_path / "undisturbed")
+    trainer = launch.start(config, tmp_path / "undisturbed")
     trainer.advance(config.steps)
     trainer.finish()
     trainer.close()
 
-    trainer = rundir.start(config, tmp_path / "disturbed")
+    trainer = launch.start(config, tmp_path / "disturbed")
     for stop in (33, 71):
         trainer.advance(stop)
         assert isinstance(trainer.env, WorkerEnv)
         os.kill(trainer.env.pid, signal.SIGKILL)
     trainer.advance(87)
     trainer.close()
-    trainer = rundir.resume(tmp_path / "disturbed")
+    trainer = launch.resume(tmp_path / "disturbed")
     assert 0 < trainer.step < 87
     trainer.advance(config.steps)
     trainer.finish()
@@ -349,7 +351,7 @@ def test_an_on_policy_agent_learns_from_two_cars(tmp_path: Path) -> None:
         ENV, "ppo-lag", steps=80, num_envs=2, steps_per_epoch=80, batch_size=20,
         metadrive__horizon=20, final_evaluation_episodes=2,
     )  # fmt: skip
-    trainer = rundir.start(config, tmp_path / "run")
+    trainer = launch.start(config, tmp_path / "run")
     trainer.advance(80)
     trainer.finish()
     trainer.close()

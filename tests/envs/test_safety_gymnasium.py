@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from slsac.envs import family, list_envs, make_env
+from slsac.envs import list_envs, make_env
 from slsac.envs.safety_gymnasium import TASKS, SafetyGymnasiumEnv
 from slsac.errors import InvalidInput
+from slsac.tasks import family
 from slsac.video import BACKENDS, draws
 
 OBSERVATION_SIZES = {

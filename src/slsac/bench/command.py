@@ -6,12 +6,12 @@ import argparse
 import json
 from collections.abc import Callable
 
-from slsac import provenance
 from slsac.bench import SECTIONS, tasks, training, update
 from slsac.bench.timing import Record, around, table, write_page
+from slsac.config.presets import off_policy_preset
 from slsac.envs import require_known
 from slsac.errors import InvalidInput
-from slsac.presets import off_policy_preset
+from slsac.runs import provenance
 
 COLUMNS: dict[str, dict[str, tuple[str, str]]] = {
     "training": {

@@ -11,12 +11,14 @@ import jax
 import mujoco
 import numpy as np
 
-from slsac.agent import policy as policies
+from slsac.algorithms.off_policy import policy as policies
 from slsac.bench.timing import Record, in_turns, ratio, seconds
-from slsac.envs import family, list_envs, make_env
+from slsac.config.presets import off_policy_preset
+from slsac.envs import list_envs, make_env
 from slsac.envs.safety_gymnasium import SafetyGymnasiumEnv
-from slsac.evaluate import Lanes, Predict, evaluate, row_by_row
-from slsac.presets import off_policy_preset
+from slsac.evaluate import Lanes, Predict, evaluate
+from slsac.networks import row_by_row
+from slsac.tasks import family
 from slsac.types import EnvSpec, SafeEnv
 
 

@@ -11,14 +11,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any, cast
 
-from slsac import rundir
 from slsac.bench.timing import Record, in_turns, ratio, seconds
 from slsac.bench.update import floor_call, matrix_products
 from slsac.config import OffPolicyConfig
+from slsac.config.overrides import with_overrides
+from slsac.config.presets import off_policy_preset, preset
 from slsac.errors import InvalidInput
-from slsac.overrides import with_overrides
-from slsac.presets import off_policy_preset, preset
-from slsac.runlog import read_lines
+from slsac.runs.log import read_lines
+from slsac.training import launch
 
 PEERS = {"omnisafe": ("omnisafe_loop.py", "SACLag"), "sbx": ("sbx_loop.py", "SAC")}
 """Script under benchmarks/peers, and the algorithm that it trains."""
@@ -37,7 +37,7 @@ def training(
                 off_policy_preset(algo, env),
                 {"warmup_steps": fill, "evaluate_every_epochs": 1_000_000},
             )
-            trainer = rundir.start(config, Path(folder) / algo.replace("/", "-"))
+            trainer = launch.start(config, Path(folder) / algo.replace("/", "-"))
             trainer.advance(fill + 2 * config.policy_delay)
             trainers[algo] = trainer
             calls[f"{algo} floor"] = floor_call(matrix_products(config, trainer.spec))
@@ -146,7 +146,7 @@ def epochs_of_ppo(env: str, steps: int, epochs: int, workers: int) -> dict[str, 
     )
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        trainer = rundir.start(config, run)
+        trainer = launch.start(config, run)
         trainer.advance(steps)
         taken = seconds(lambda: trainer.advance((1 + epochs) * steps))
         trainer.close()

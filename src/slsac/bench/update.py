@@ -14,14 +14,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from slsac.agent import off_policy, reward_critic
-from slsac.agent.optimisers import build_optimiser, descend
+from slsac.algorithms.off_policy import agent as off_policy
+from slsac.algorithms.off_policy import reward_critic
+from slsac.algorithms.optimisers import build_optimiser, descend
 from slsac.bench.timing import Record, in_turns, ratio
 from slsac.config import OffPolicyConfig
+from slsac.config.overrides import with_overrides
+from slsac.config.presets import off_policy_preset
 from slsac.envs import make_env
-from slsac.overrides import with_overrides
-from slsac.presets import off_policy_preset
-from slsac.replay import Replay
+from slsac.training.replay import Replay
 from slsac.types import Batch, EnvSpec
 
 Product = tuple[int, int, int, int, float]

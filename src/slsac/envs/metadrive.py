@@ -15,12 +15,11 @@ import numpy as np
 from slsac.config import MetaDriveConfig
 from slsac.envs.metadrive_assets import require_ready
 from slsac.envs.worker import WorkerEnv
+from slsac.tasks import METADRIVE_ID
 from slsac.types import EnvSpec, Step
 
-METADRIVE_ID = "MetaDriveSafe-v0"
 CERTIFICATE_SCENARIOS = 100_000
 """So many that a certificate hardly meets one twice, and speaks of more than a list of maps."""
-DESCRIPTION = "three road blocks in traffic; a collision or leaving the road costs 1 and ends it"
 
 
 @dataclass(frozen=True)

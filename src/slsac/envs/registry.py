@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 
 from slsac.config import Config
+from slsac.config.presets import METADRIVE
 from slsac.envs.gymnasium import (
     GymnasiumEnv,
     another_env,
@@ -19,11 +20,12 @@ from slsac.envs.gymnasium import (
     is_factory,
     registered_spec,
 )
-from slsac.envs.metadrive import DESCRIPTION, METADRIVE_ID, MetaDriveFactory
+from slsac.envs.metadrive import MetaDriveFactory
 from slsac.envs.probe import PROBES
-from slsac.envs.safety_gymnasium import TASKS, Family, SafetyGymnasiumEnv
+from slsac.envs.safety_gymnasium import SafetyGymnasiumEnv
 from slsac.envs.worker import WorkerEnv
 from slsac.errors import InvalidInput, unknown_name
+from slsac.tasks import METADRIVE_DESCRIPTION, METADRIVE_ID, SAFETY_GYMNASIUM
 from slsac.types import EnvSpec, SafeEnv
 
 
@@ -45,11 +47,9 @@ def make_env(
             raise InvalidInput(
                 f"env {env!r} was an object or a function; pass it again, as env= of Agent.load"
             )
-        if env in TASKS:
+        if env in SAFETY_GYMNASIUM:
             return SafetyGymnasiumEnv(env, horizon=horizon, render_mode=render_mode)
         if env == METADRIVE_ID:
-            from slsac.presets import METADRIVE  # which needs this module
-
             _require_no_window(render_mode)
             return MetaDriveFactory(replace(METADRIVE, horizon=horizon or METADRIVE.horizon))()
         if env in PROBES:
@@ -101,16 +101,9 @@ def _make_another(source: Any) -> SafeEnv:
 
 def list_envs() -> list[tuple[str, str]]:
     """Every id that needs no registration, with one line on each."""
-    tasks = [(env_id, task.description) for env_id, task in TASKS.items()]
+    tasks = [(env_id, task.description) for env_id, task in SAFETY_GYMNASIUM.items()]
     probes = [(env_id, probe.description) for env_id, probe in PROBES.items()]
-    return [*tasks, (METADRIVE_ID, DESCRIPTION), *probes]
-
-
-def family(env_id: str) -> Family:
-    """The group of tasks whose hyperparameters ``env_id`` shares."""
-    if env_id == METADRIVE_ID:
-        return "driving"
-    return TASKS[env_id].family if env_id in TASKS else "other"
+    return [*tasks, (METADRIVE_ID, METADRIVE_DESCRIPTION), *probes]
 
 
 def _is_safe_env(env: Any) -> bool:

@@ -17,14 +17,15 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
 from slsac.errors import InvalidInput, unknown_name
+from slsac.tasks import SAFETY_GYMNASIUM
 from slsac.types import EnvSpec, Step
 
 PACKAGE = "safety_gymnasium"
@@ -35,17 +36,6 @@ PLAIN_SKY = (
     '<texture type="skybox" builtin="gradient" rgb1=".55 .7 .88" rgb2=".95 .97 1" '
     'width="32" height="192"/>'
 )
-
-Family = Literal["velocity", "navigation", "driving", "other"]
-
-
-class Task(NamedTuple):
-    """How to build one task, and what to tell people about it."""
-
-    make: Callable[[], Any]
-    horizon: int
-    family: Family
-    description: str
 
 
 def _with_default_factories(cls: type) -> type:
@@ -149,47 +139,27 @@ def _fast_navigation(env: Any, patch_layouts: bool) -> Any:
     return FastNavigation(env, resampling_error, patch_layouts)
 
 
-def _velocity(robot: str, module: str, motion: str, speed: str) -> Task:
-    make = functools.partial(
-        _make_velocity, f"safety_{module}_velocity_v1", f"Safety{robot}VelocityEnv"
-    )
-    return Task(make, 1000, "velocity", f"{motion}; cost 1 per step above {speed}")
-
-
-def _goal(agent: str) -> Task:
-    make = functools.partial(_make_navigation, f"Safety{agent}Goal1-v0", agent)
-    what = f"steer a {agent.lower()} to one goal after another; cost 1 per step in a hazard"
-    return Task(make, 1000, "navigation", what)
-
-
-def _circle(agent: str) -> Task:
-    make = functools.partial(_make_navigation, f"Safety{agent}Circle1-v0", agent)
-    what = f"drive a {agent.lower()} fast along a circle; cost 1 per step beyond |x| > 1.125"
-    return Task(make, 500, "navigation", what)
-
-
-TASKS: dict[str, Task] = {
-    "SafetyAntVelocity-v1": _velocity("Ant", "ant", "walk on four legs", "2.6222 m/s in the plane"),
-    "SafetyHalfCheetahVelocity-v1": _velocity(
-        "HalfCheetah", "half_cheetah", "run on two legs", "3.2096 m/s forward"
-    ),
-    "SafetyHopperVelocity-v1": _velocity(
-        "Hopper", "hopper", "hop on one leg", "0.7402 m/s forward"
-    ),
-    "SafetyWalker2dVelocity-v1": _velocity(
-        "Walker2d", "walker2d", "walk upright in a plane", "2.3415 m/s forward"
-    ),
-    "SafetySwimmerVelocity-v1": _velocity(
-        "Swimmer", "swimmer", "swim with three links", "0.2282 m/s forward"
-    ),
-    "SafetyHumanoidVelocity-v1": _velocity(
-        "Humanoid", "humanoid", "walk as a humanoid", "1.4149 m/s in the plane"
-    ),
-    "SafetyPointGoal1-v0": _goal("Point"),
-    "SafetyCarGoal1-v0": _goal("Car"),
-    "SafetyPointCircle1-v0": _circle("Point"),
-    "SafetyCarCircle1-v0": _circle("Car"),
+VELOCITY_MODULES = {
+    "Ant": "ant",
+    "HalfCheetah": "half_cheetah",
+    "Hopper": "hopper",
+    "Walker2d": "walker2d",
+    "Swimmer": "swimmer",
+    "Humanoid": "humanoid",
 }
+"""The robots of the velocity tasks, and the middle of the module name of each."""
+AGENTS = ("Point", "Car")
+"""The robots of the navigation tasks."""
+
+
+def _make(env_id: str) -> Any:
+    """Safety-Gymnasium's own env behind an id of `slsac.tasks.SAFETY_GYMNASIUM`."""
+    name = env_id.removeprefix("Safety")
+    if SAFETY_GYMNASIUM[env_id].family == "velocity":
+        robot = name.removesuffix("Velocity-v1")
+        module = f"safety_{VELOCITY_MODULES[robot]}_velocity_v1"
+        return _make_velocity(module, f"Safety{robot}VelocityEnv")
+    return _make_navigation(env_id, next(agent for agent in AGENTS if name.startswith(agent)))
 
 
 class SafetyGymnasiumEnv:
@@ -212,17 +182,17 @@ class SafetyGymnasiumEnv:
         render_mode: str | None = None,
         stepping: Literal["fast", "original"] = "fast",
     ) -> None:
-        if env_id not in TASKS:
-            raise unknown_name("env", env_id, TASKS)
+        if env_id not in SAFETY_GYMNASIUM:
+            raise unknown_name("env", env_id, SAFETY_GYMNASIUM)
         if render_mode not in (None, "rgb_array"):
             raise InvalidInput(f"render_mode is {render_mode!r}; allowed: None or 'rgb_array'")
         if horizon is not None and horizon < 1:
             raise InvalidInput(f"horizon is {horizon}; allowed: at least 1")
         self.env_id = env_id
         self.render_mode = render_mode
-        task = TASKS[env_id]
+        task = SAFETY_GYMNASIUM[env_id]
         self.family = task.family
-        self.env: Any = task.make()
+        self.env: Any = _make(env_id)
         steps = task.horizon if horizon is None else horizon
         if self.family == "navigation":
             self.env.task.num_steps = steps  # its own clock would stop a longer episode

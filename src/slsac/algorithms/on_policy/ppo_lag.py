@@ -1,0 +1,51 @@
+"""PPO-Lagrangian's update: the clipped surrogate of a mixed advantage, and the critics with it.
+
+The multiplier has moved before this; here it is a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from slsac.algorithms.on_policy import policy as gaussian
+from slsac.algorithms.on_policy.policy import Gaussian
+from slsac.algorithms.on_policy.samples import Metrics, Samples
+
+
+def mixed_advantage(
+    reward_advantage: jax.Array, cost_advantage: jax.Array, multiplier: jax.Array
+) -> jax.Array:
+    """(A_r - lambda A_c) / (1 + lambda)."""
+    return (reward_advantage - multiplier * cost_advantage) / (1.0 + multiplier)
+
+
+def clipped_surrogate(ratio: jax.Array, advantage: jax.Array, clip: float) -> jax.Array:
+    """min(rho A, clip(rho, 1 - eps, 1 + eps) A): no gain beyond the clip, every loss in full."""
+    return jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
+
+
+def policy_loss(
+    policy: Gaussian, batch: Samples, multiplier: jax.Array, clip: float
+) -> tuple[jax.Array, Metrics]:
+    """Minus the mean clipped surrogate of a minibatch."""
+    mean = gaussian.mean_action(policy, batch.observation)
+    ratio = jnp.exp(gaussian.log_prob(batch.action, mean, policy.log_std) - batch.log_prob)
+    advantage = mixed_advantage(batch.reward_advantage, batch.cost_advantage, multiplier)
+    loss = -jnp.mean(clipped_surrogate(ratio, advantage, clip))
+    outside = jnp.mean((jnp.abs(ratio - 1.0) > clip).astype(jnp.float32))
+    return loss, {"policy_loss": loss, "clipped_share": outside}
+
+
+def mean_divergence(old_log_std: jax.Array, samples: Samples) -> Callable[[Any], jax.Array]:
+    """KL(old || new) in nats as a function of the new policy: sum over actions, mean of states."""
+
+    def of(policy: Gaussian) -> jax.Array:
+        mean = gaussian.mean_action(policy, samples.observation)
+        found = gaussian.divergence(samples.mean, old_log_std, mean, policy.log_std)
+        return jnp.mean(jnp.sum(found, axis=-1))
+
+    return of

@@ -1,0 +1,208 @@
+"""Configs from and to plain data: flags, YAML, JSON and Python arguments share this one way in."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from slsac.config import Config, OffPolicyConfig
+from slsac.config.presets import algorithm, preset
+from slsac.errors import InvalidInput, unknown_name
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """A JSON-ready dict of a config, nested as the dataclasses are."""
+    return dataclasses.asdict(config)
+
+
+def from_dict(values: Mapping[str, Any], kind: type | None = None, prefix: str = "") -> Any:
+    """Rebuilds a config from `to_dict`'s output; every field must be there and no other.
+
+    Args:
+        kind: the config class; that of the algorithm's preset if not given.
+    """
+    kind = kind or type(algorithm(str(values.get("algo"))).config)
+    hints = typing.get_type_hints(kind)
+    names = [field.name for field in dataclasses.fields(kind)]
+    for name in values:
+        if name not in names:
+            raise unknown_name("config field", f"{prefix}{name}", [prefix + n for n in names])
+    fields = {}
+    for name in names:
+        if name not in values:
+            raise InvalidInput(f"config field {prefix}{name} is missing")
+        fields[name] = _coerce(values[name], hints[name], prefix + name)
+    return _construct(kind, fields, prefix)
+
+
+def with_overrides(config: Any, overrides: Mapping[str, Any]) -> Any:
+    """A copy of ``config`` with fields replaced.
+
+    Args:
+        overrides: values by dotted name (``reward_critic.pairs``), or nested mappings; text is
+            converted to the field's type, so that flags, YAML and Python share this one way in.
+    """
+    return _overridden(config, overrides, "", field_names(type(config), optional_parts=True))
+
+
+def _overridden(config: Any, overrides: Mapping[str, Any], prefix: str, known: list[str]) -> Any:
+    """One part of a config; ``known`` are the names of all fields, for the error's hint."""
+    kind = type(config)
+    hints = typing.get_type_hints(kind)
+    here: dict[str, Any] = {}
+    below: dict[str, dict[str, Any]] = {}
+    for given, value in overrides.items():
+        name = str(given).replace("-", "_")
+        head, _, rest = name.partition(".")
+        if head not in hints or (rest and _part(hints[head]) is None):
+            raise _unknown_field(prefix + name, known)
+        if rest:
+            below.setdefault(head, {})[rest] = value
+        elif _part(hints[head]) is not None and isinstance(value, Mapping):
+            below.setdefault(head, {}).update(value)
+        else:
+            here[head] = _coerce(value, hints[head], prefix + head)
+            if here[head] is None and dataclasses.is_dataclass(getattr(config, head)):
+                raise InvalidInput(
+                    f"{prefix}{head} is {value!r}; it is a group of fields, set one of them"
+                )
+    for head, nested in below.items():
+        part = here.get(head, getattr(config, head))
+        if part is None:
+            raise InvalidInput(
+                f"config field {prefix}{head}.{next(iter(nested))} cannot be set: "
+                f"{prefix}{head} is none for this env"
+            )
+        here[head] = _overridden(part, nested, f"{prefix}{head}.", known)
+    fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    return _construct(kind, fields | here, prefix)
+
+
+def field_names(
+    kind: type = OffPolicyConfig, prefix: str = "", *, optional_parts: bool = False
+) -> list[str]:
+    """The dotted name of every field that holds a value.
+
+    Args:
+        optional_parts: also the fields of parts that a config may lack, in place of their name.
+    """
+    names = []
+    for name, hint in typing.get_type_hints(kind).items():
+        part = _part(hint)
+        if part is not None and (optional_parts or part is hint):
+            names += field_names(part, f"{prefix}{name}.", optional_parts=optional_parts)
+        else:
+            names.append(prefix + name)
+    return names
+
+
+def dotted(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """`to_dict`'s output without nesting: every value by its dotted name."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= dotted(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def differing(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:
+    """Both values of every field in which two configs differ, by dotted name."""
+    first, second = dotted(to_dict(one)), dotted(to_dict(other))
+    pairs = {name: (first.get(name), second.get(name)) for name in (first | second)}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+def as_flags(config: Config) -> list[str]:
+    """The arguments of `slsac train` that give ``config``: its preset, and what differs from it."""
+    changed = differing(config, preset(config.algo, config.env))
+    named = {"algo": config.algo, "env": config.env, "seed": config.seed, "steps": config.steps}
+    named |= {name: value for name, (value, _) in changed.items()}
+    flags = []
+    for name, value in named.items():
+        text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+        flags += [f"--{name.replace('_', '-')}", text]
+    return flags
+
+
+def _part(hint: Any) -> type | None:
+    """The config class that a field holds, or may hold."""
+    for kind in (hint, *typing.get_args(hint)):
+        if dataclasses.is_dataclass(kind):
+            return typing.cast(type, kind)
+    return None
+
+
+def _unknown_field(name: str, known: list[str]) -> InvalidInput:
+    same_leaf = [other for other in known if other.rpartition(".")[2] == name.rpartition(".")[2]]
+    if same_leaf:
+        return InvalidInput(
+            f"config field {name!r} does not exist; did you mean {' or '.join(same_leaf)}?"
+        )
+    return unknown_name("config field", name, known)
+
+
+def _construct(kind: type, fields: dict[str, Any], prefix: str) -> Any:
+    try:
+        return kind(**fields)
+    except InvalidInput as error:
+        # Parts validate themselves and do not know where they hang; nested errors already do.
+        text = str(error)
+        named = text.partition(" ")[0] in fields
+        raise InvalidInput(prefix + text if named else text) from None
+
+
+def _coerce(value: Any, hint: Any, name: str) -> Any:
+    """``value`` as the type that ``hint`` asks for, or an error that names the field."""
+    origin = typing.get_origin(hint)
+    if dataclasses.is_dataclass(hint):
+        if isinstance(value, typing.cast(type, hint)):
+            return value
+        if isinstance(value, Mapping):
+            return from_dict(value, typing.cast(type, hint), f"{name}.")
+        raise InvalidInput(f"{name} is {value!r}; it is a group of fields, set one of them")
+    if origin is types.UnionType:
+        if value is None or (isinstance(value, str) and value.lower() == "none"):
+            return None
+        return _coerce(value, typing.get_args(hint)[0], name)
+    if origin is Literal:
+        allowed = typing.get_args(hint)
+        if value in allowed:
+            return value
+        raise InvalidInput(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
+    if origin is tuple:
+        parts = value.strip("()[] ").split(",") if isinstance(value, str) else value
+        if not isinstance(parts, (list, tuple)):
+            raise InvalidInput(f"{name} is {value!r}; it must be a list of whole numbers")
+        return tuple(_coerce(part, int, name) for part in parts if part != "")
+    if hint is bool:
+        words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+        if isinstance(value, str) and value.lower() in words:
+            return words[value.lower()]
+        if isinstance(value, bool):
+            return value
+        raise InvalidInput(f"{name} is {value!r}; it must be true or false")
+    if hint is int:
+        try:
+            # Text goes through float, so that 1e6 is a whole number too.
+            number = float(value) if isinstance(value, str) else value
+            if not isinstance(value, bool) and number == int(number):
+                return int(number)
+        except (TypeError, ValueError, OverflowError):
+            pass
+        raise InvalidInput(f"{name} is {value!r}; it must be a whole number")
+    if hint is float:
+        try:
+            if not isinstance(value, bool) and math.isfinite(float(value)):
+                return float(value)
+        except (TypeError, ValueError, OverflowError):
+            pass
+        raise InvalidInput(f"{name} is {value!r}; it must be a finite number")
+    if not isinstance(value, str):
+        raise InvalidInput(f"{name} is {value!r}; it must be text")
+    return value

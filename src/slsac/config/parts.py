@@ -1,0 +1,410 @@
+"""The parts of a configuration: one frozen dataclass each, validated on construction.
+
+There are no default values here; `slsac.config.presets` is the only home of numbers.
+"""
+
+from __future__ import annotations
+
+import typing
+from dataclasses import dataclass
+from typing import Literal
+
+from slsac.errors import InvalidInput
+
+OptimiserKind = Literal["asgld", "sgld", "psgld", "preconditioned_asgld", "adam", "adamw"]
+
+
+def require_choices(part: object) -> None:
+    for name, hint in typing.get_type_hints(type(part)).items():
+        if typing.get_origin(hint) is Literal:
+            value, allowed = getattr(part, name), typing.get_args(hint)
+            require(value in allowed, name, repr(value), f"one of {', '.join(allowed)}")
+
+
+def require(ok: bool, field: str, value: object, allowed: str) -> None:
+    if not ok:
+        raise InvalidInput(f"{field} is {value}; it must be {allowed}")
+
+
+@dataclass(frozen=True)
+class OptimiserConfig:
+    """An optimiser by name; the last five fields are read by the Langevin ones only."""
+
+    kind: OptimiserKind
+    """The update rule; langevin.py has the formulas."""
+    learning_rate: float
+    """Step size."""
+    beta1: float
+    """Decay of the gradient's running mean."""
+    beta2: float
+    """Decay of the squared gradient's running mean."""
+    epsilon: float
+    """Added to the second moment (Adam: to its root)."""
+    weight_decay: float
+    """Decoupled weight decay of adamw."""
+    max_gradient_norm: float | None
+    """Clips the gradient's norm (per ensemble member) before anything else; none: off."""
+    inverse_temperature: float
+    """The factor inside the root of the noise's standard deviation sqrt(2 * lr * factor)."""
+    bias_factor: float
+    """Weight a of the adaptive term m / sqrt(v + eps) in aSGLD's drift."""
+    clip_mode: Literal["drift-value", "gradient-norm", "none"]
+    """What is clipped: each entry of the drift, or each member's gradient by its norm."""
+    clip: float
+    """Bound of the clip."""
+
+    def __post_init__(self) -> None:
+        require_choices(self)
+        require(self.learning_rate > 0, "learning_rate", self.learning_rate, "above 0")
+        require(0 <= self.beta1 < 1, "beta1", self.beta1, "in [0, 1)")
+        require(0 <= self.beta2 < 1, "beta2", self.beta2, "in [0, 1)")
+        require(self.epsilon > 0, "epsilon", self.epsilon, "above 0")
+        require(self.weight_decay >= 0, "weight_decay", self.weight_decay, "at least 0")
+        require(
+            self.inverse_temperature >= 0,
+            "inverse_temperature",
+            self.inverse_temperature,
+            "at least 0",
+        )
+        require(self.clip > 0, "clip", self.clip, "above 0")
+        require(
+            self.max_gradient_norm is None or self.max_gradient_norm > 0,
+            "max_gradient_norm", self.max_gradient_norm, "above 0, or none",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PolicyConfig:
+    head: Literal["squashed-gaussian", "deterministic"]
+    """How actions are made from the network's output."""
+    hidden: tuple[int, ...]
+    """Widths of the hidden layers."""
+    optimiser: OptimiserConfig
+    temperature: float
+    """Entropy weight alpha; the starting value where it is automatic."""
+    automatic_temperature: bool
+    """Adapts alpha so that the entropy meets the target -|A|."""
+    temperature_learning_rate: float
+    """Step size of Adam on log alpha, where it is automatic."""
+    target_network: bool
+    """Next actions in the critics' targets come from a Polyak-averaged copy of the policy."""
+    normalise_by_multiplier: bool
+    """Divides the policy's loss by 1 + lambda."""
+    log_std_min: float
+    """Lower bound of the Gaussian's log standard deviation."""
+    log_std_max: float
+    """Upper bound of the same."""
+    exploration_noise: float
+    """Standard deviation of the noise on a deterministic policy's actions while training."""
+    target_noise: float
+    """The same for next actions in the critics' targets (target smoothing)."""
+    target_noise_clip: float
+    """Bound of the noise in targets."""
+
+    def __post_init__(self) -> None:
+        require_choices(self)
+        require(self.temperature >= 0, "temperature", self.temperature, "at least 0")
+        require(
+            not self.automatic_temperature or self.temperature > 0,
+            "temperature", self.temperature, "above 0 where it is automatic",
+        )  # fmt: skip
+        require(
+            self.log_std_min < self.log_std_max,
+            "log_std_min", self.log_std_min, "below log_std_max",
+        )  # fmt: skip
+        require_widths("hidden", self.hidden)
+        for name in ("exploration_noise", "target_noise", "target_noise_clip"):
+            require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
+        require(
+            self.temperature_learning_rate > 0,
+            "temperature_learning_rate", self.temperature_learning_rate, "above 0",
+        )  # fmt: skip
+        require(
+            self.head != "deterministic" or not self.automatic_temperature,
+            "automatic_temperature", self.automatic_temperature, "false for a deterministic head",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class RewardCriticConfig:
+    pairs: int
+    """Number M of twin pairs."""
+    aggregation: Literal["mean-min", "min-min"]
+    """Mean over pairs of the twins' minimum, or one minimum over all critics."""
+    hidden: tuple[int, ...]
+    """Widths of the hidden layers."""
+    discount: float
+    """Discount gamma of rewards."""
+    optimiser: OptimiserConfig
+
+    def __post_init__(self) -> None:
+        require_choices(self)
+        require(self.pairs >= 1, "pairs", self.pairs, "at least 1")
+        require(0 <= self.discount < 1, "discount", self.discount, "in [0, 1)")
+        require_widths("hidden", self.hidden)
+
+
+@dataclass(frozen=True)
+class CostCriticConfig:
+    kind: Literal["quantile", "scalar"]
+    """Quantile: the whole distribution, and a risk of it is charged. Scalar: its mean, which is."""
+    risk_measure: Literal["cvar", "mean", "entropic", "mean-deviation", "worst-quantile"]
+    """What the policy is charged of a quantile critic's distribution; risk.py has the formulas."""
+    risk_aversion: float
+    """Of entropic: its theta, in 1 / cost. Of mean-deviation: how many standard deviations."""
+    members: int
+    """Number of critics that learn side by side. Of several the largest counts, in targets (at each
+    fraction) and in what the policy is charged; it would seek what a single one underestimates."""
+    target_action: Literal["shared", "online-mean"]
+    """Next action of the target: the reward critics', or the online policy's mean (OmniSafe)."""
+    cost_scaling: Literal["none", "deviation", "standardised"]
+    """What is done to costs before the critic sees them, with the mean and standard deviation of
+    all costs so far: divided by the deviation, or also shifted and clipped to +-5 (OmniSafe)."""
+    merge: Literal["late", "hidden"]
+    """Where the quantile features enter: after both hidden layers, or between them."""
+    fractions: Literal["shared", "per-sample"]
+    """One draw of quantile fractions for the minibatch, or one for each transition."""
+    stratified: bool
+    """Draws the i-th of N fractions from [i/N, (i+1)/N] instead of [0, 1]."""
+    quantiles: int
+    """Number N of fractions in losses and in CVaR."""
+    embedding: int
+    """Number of cosine features of a fraction."""
+    huber_threshold: float
+    """Where the quantile Huber loss turns from quadratic to linear (kappa)."""
+    cost_floor: float | None
+    """Least possible cost-to-go: targets and the policy's charge are kept above it; none: off."""
+    hidden: tuple[int, ...]
+    """Widths of the hidden layers."""
+    discount: float
+    """Discount gamma_c of costs."""
+    optimiser: OptimiserConfig
+
+    def __post_init__(self) -> None:
+        require_choices(self)
+        require(
+            self.risk_aversion >= 0 and (self.risk_measure != "entropic" or self.risk_aversion > 0),
+            "risk_aversion", self.risk_aversion, "at least 0, and above 0 for the entropic measure",
+        )  # fmt: skip
+        require(self.members >= 1, "members", self.members, "at least 1")
+        require(self.quantiles >= 1, "quantiles", self.quantiles, "at least 1")
+        require(self.embedding >= 1, "embedding", self.embedding, "at least 1")
+        require(self.huber_threshold > 0, "huber_threshold", self.huber_threshold, "above 0")
+        require(0 <= self.discount < 1, "discount", self.discount, "in [0, 1)")
+        require_widths("hidden", self.hidden)
+        require(
+            self.merge == "late" or len(self.hidden) >= 2,
+            "hidden", self.hidden, "at least two layers where merge is hidden",
+        )  # fmt: skip
+        require(
+            self.cost_scaling != "standardised" or self.cost_floor is None,
+            "cost_floor", self.cost_floor, "none where cost_scaling is standardised",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MultiplierConfig:
+    signal: Literal["empirical-cvar", "mean", "critic"]
+    """What is held against the limit: CVaR or mean of the window's episode costs, or what the
+    critic would charge for replayed actions (held against the discounted limit)."""
+    rule: Literal["ascent", "balanced", "adam", "pid", "softplus"]
+    """How the multiplier reacts to a violation; multiplier.py has the formulas."""
+    learning_rate: float
+    """Step size eta."""
+    initial: float
+    """Value before the first update."""
+    window: int
+    """How many of the most recent episodes the signal is computed from."""
+    maximum: float
+    """Upper bound; the pid rule's integral stops there as well (anti-windup)."""
+    proportional_gain: float
+    """Of the pid rule: weight of the smoothed violation."""
+    integral_gain: float
+    """Of the pid rule: weight of each violation added to the integral."""
+    derivative_gain: float
+    """Of the pid rule: weight of a rise of the smoothed signal."""
+    smoothing: float
+    """Of the pid rule: share of the old value kept in its two running means."""
+    derivative_delay: int
+    """Of the pid rule: updates over which a rise is measured."""
+    damping: float
+    """Of the softplus rule: weight of the present violation added to the multiplier."""
+    tighten: bool
+    """Lowers the enforced limit by what the cost critic's measured error allows CVaR to be off."""
+    tightening_window: int
+    """How many of the most recent episodes that error is measured on."""
+    largest_tightening: float
+    """Share of the limit that may be taken away at most."""
+
+    def __post_init__(self) -> None:
+        require_choices(self)
+        require(self.learning_rate >= 0, "learning_rate", self.learning_rate, "at least 0")
+        require(self.initial >= 0, "initial", self.initial, "at least 0")
+        require(self.window >= 1, "window", self.window, "at least 1")
+        require(self.maximum > 0, "maximum", self.maximum, "above 0")
+        require(self.initial <= self.maximum, "initial", self.initial, "at most maximum")
+        require(0 <= self.smoothing < 1, "smoothing", self.smoothing, "in [0, 1)")
+        require(self.derivative_delay >= 1, "derivative_delay", self.derivative_delay, "at least 1")
+        require(
+            self.tightening_window >= 2, "tightening_window", self.tightening_window, "at least 2"
+        )
+        require(
+            0 <= self.largest_tightening < 1,
+            "largest_tightening", self.largest_tightening, "in [0, 1)",
+        )  # fmt: skip
+        for name in ("proportional_gain", "integral_gain", "derivative_gain", "damping"):
+            require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
+        require(
+            self.rule != "softplus" or 1e-12 <= self.initial <= 500,
+            "initial", self.initial, "in [1e-12, 500] for the softplus rule",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MetaDriveConfig:
+    """MetaDriveSafe-v0; other tasks have none of this."""
+
+    blocks: int
+    """Road blocks of a map, after the straight piece that it begins with."""
+    straight: float
+    """Probability that a block is a straight road; the five probabilities sum to 1."""
+    curve: float
+    """Probability of a curve."""
+    intersection: float
+    """Probability of a crossing of four roads."""
+    t_intersection: float
+    """Probability of a crossing of three roads."""
+    roundabout: float
+    """Probability of a roundabout."""
+    traffic_density: float
+    """Vehicles per spawn point; spawn points are 10 m apart on every lane."""
+    obstacle_probability: float
+    """Probability of cones, barriers or a broken-down car on a straight or curved block."""
+    lasers: int
+    """Rays of the lidar, evenly spread over 360 degrees, 50 m long."""
+    lidar: Literal["closeness", "distance"]
+    """What a ray says: 1 - distance / 50 m, 0 where nothing is in reach, or distance / 50 m."""
+    violation_penalty: float
+    """Taken off the reward of a step in violation, in place of what the step would earn."""
+    end_at_violation: bool
+    """A collision or leaving the road ends the episode, so that its cost is 0 or 1."""
+    horizon: int
+    """Steps of 0.1 s after which an episode is truncated."""
+    training_scenarios: int
+    """Number of scenarios that training draws from; they are numbered from 0."""
+    test_scenarios: int
+    """Number of held-out scenarios that evaluation draws from."""
+    first_test_scenario: int
+    """Number of the first held-out scenario."""
+
+    def __post_init__(self) -> None:
+        require_choices(self)
+        shares = ("straight", "curve", "intersection", "t_intersection", "roundabout")
+        for name in shares:
+            require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "in [0, 1]")
+        for name in ("traffic_density", "obstacle_probability"):
+            value = getattr(self, name)
+            # The simulator would silently take .01 and less for 0.
+            require(value == 0 or 0.01 < value <= 1, name, value, "0, or above 0.01 and at most 1")
+        total = sum(getattr(self, name) for name in shares)
+        require(
+            abs(total - 1) < 1e-6,
+            "straight", self.straight, f"such that {' + '.join(shares)} is 1, not {total:g}",
+        )  # fmt: skip
+        require(self.violation_penalty >= 0, "violation_penalty", self.violation_penalty,
+                 "at least 0")  # fmt: skip
+        for name in ("blocks", "lasers", "horizon", "training_scenarios", "test_scenarios"):
+            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        require(
+            self.first_test_scenario >= self.training_scenarios,
+            "first_test_scenario", self.first_test_scenario,
+            f"at least training_scenarios, {self.training_scenarios}: no scenario may be in both",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GaussianPolicyConfig:
+    hidden: tuple[int, ...]
+    """Widths of the hidden layers."""
+    initial_log_std: float
+    """Log standard deviation of every action at the start; it does not depend on the state."""
+    optimiser: OptimiserConfig
+
+    def __post_init__(self) -> None:
+        require_widths("hidden", self.hidden)
+
+
+@dataclass(frozen=True)
+class ValueCriticConfig:
+    hidden: tuple[int, ...]
+    """Widths of the hidden layers."""
+    discount: float
+    """Discount gamma of rewards, or of costs."""
+    trace_decay: float
+    """The lambda of generalised advantage estimation."""
+    weight_penalty: float
+    """Weight of the sum of squared parameters in the critic's loss."""
+    optimiser: OptimiserConfig
+
+    def __post_init__(self) -> None:
+        require(0 <= self.discount < 1, "discount", self.discount, "in [0, 1)")
+        require(0 <= self.trace_decay <= 1, "trace_decay", self.trace_decay, "in [0, 1]")
+        require(self.weight_penalty >= 0, "weight_penalty", self.weight_penalty, "at least 0")
+        require_widths("hidden", self.hidden)
+
+
+@dataclass(frozen=True)
+class ClippedConfig:
+    """PPO's policy update; on_policy/ppo_lag.py has the formulas."""
+
+    ratio: float
+    """How far the probability ratio may move from 1 before its gain is cut off."""
+    maximum_kl: float
+    """No further pass once the KL divergence from the epoch's first policy is above this."""
+    learning_rate_decay: Literal["none", "linear"]
+    """Linear: the policy's step size falls to 0 at the run's last step, so that ``steps`` cannot be
+    changed once the run has begun."""
+
+    def __post_init__(self) -> None:
+        require_choices(self)
+        require(0 < self.ratio < 1, "ratio", self.ratio, "in (0, 1)")
+        require(self.maximum_kl > 0, "maximum_kl", self.maximum_kl, "above 0")
+
+
+@dataclass(frozen=True)
+class TrustRegionConfig:
+    """CPO's policy update; on_policy/cpo.py has the formulas."""
+
+    maximum_kl: float
+    """Largest KL divergence delta of one update."""
+    kl_over_actions: Literal["sum", "mean"]
+    """KL of an action vector: the sum over its dimensions, or their mean (OmniSafe)."""
+    violation_unit: Literal["per-step", "per-episode"]
+    """What the constraint's gradient, which is per step, is held against: the violation divided by
+    the mean length of an episode, or as it is (OmniSafe)."""
+    conjugate_gradient_steps: int
+    """Steps of each conjugate-gradient solve."""
+    damping: float
+    """Multiple of the identity added to the Fisher matrix."""
+    line_search_steps: int
+    """Step lengths tried, the full step first."""
+    line_search_decay: float
+    """Factor from one step length to the next."""
+
+    def __post_init__(self) -> None:
+        require_choices(self)
+        require(self.maximum_kl > 0, "maximum_kl", self.maximum_kl, "above 0")
+        require(self.damping >= 0, "damping", self.damping, "at least 0")
+        for name in ("conjugate_gradient_steps", "line_search_steps"):
+            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        require(
+            0 < self.line_search_decay < 1,
+            "line_search_decay", self.line_search_decay, "in (0, 1)",
+        )  # fmt: skip
+
+
+def require_widths(field: str, widths: tuple[int, ...]) -> None:
+    require(
+        len(widths) > 0 and all(width >= 1 for width in widths),
+        field, widths, "one or more layer widths of at least 1",
+    )  # fmt: skip

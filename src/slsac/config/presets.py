@@ -1,0 +1,447 @@
+"""Every named algorithm as a configuration; the only home of numbers.
+
+An algorithm is a `replace` of another one, and a task family a `replace` of the settings of the
+velocity tasks. The sources are the paper's hyperparameter table and, for what it takes over from
+there, OmniSafe's published defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple, cast
+
+from slsac.config import (
+    ClippedConfig,
+    Config,
+    CostCriticConfig,
+    GaussianPolicyConfig,
+    MetaDriveConfig,
+    MultiplierConfig,
+    OffPolicyConfig,
+    OnPolicyConfig,
+    OptimiserConfig,
+    PolicyConfig,
+    RewardCriticConfig,
+    TrustRegionConfig,
+    ValueCriticConfig,
+)
+from slsac.errors import InvalidInput, unknown_name
+from slsac.tasks import family
+
+ADAM = OptimiserConfig(
+    kind="adam",
+    learning_rate=3e-4,
+    beta1=0.9,
+    beta2=0.999,
+    epsilon=1e-8,
+    weight_decay=0.01,
+    max_gradient_norm=None,
+    inverse_temperature=1e-8,
+    bias_factor=1.0,
+    clip_mode="drift-value",
+    clip=0.7,
+)
+ADAMW = replace(ADAM, kind="adamw")
+ASGLD = replace(ADAM, kind="asgld")
+
+SL_SAC = OffPolicyConfig(
+    algo="sl-sac",
+    env="SafetyHalfCheetahVelocity-v1",
+    seed=0,
+    steps=1_000_000,
+    cost_limit=25.0,
+    tail_fraction=0.5,
+    warmup_steps=5_000,
+    multiplier_warmup_steps=100_000,
+    policy_delay=2,
+    polyak=0.005,
+    batch_size=256,
+    replay_capacity=1_000_000,
+    steps_per_epoch=2_000,
+    evaluate_every_epochs=5,
+    evaluation_episodes=3,
+    final_evaluation_episodes=30,
+    checkpoint_every_steps=5_000,
+    policy=PolicyConfig(
+        head="squashed-gaussian",
+        hidden=(256, 256),
+        optimiser=ADAM,
+        temperature=0.2,
+        automatic_temperature=False,
+        target_network=True,
+        normalise_by_multiplier=True,
+        log_std_min=-20.0,
+        log_std_max=2.0,
+        temperature_learning_rate=3e-4,
+        exploration_noise=0.1,
+        target_noise=0.2,
+        target_noise_clip=0.5,
+    ),
+    reward_critic=RewardCriticConfig(
+        pairs=3,
+        aggregation="mean-min",
+        hidden=(256, 256),
+        discount=0.99,
+        optimiser=ASGLD,
+    ),
+    cost_critic=CostCriticConfig(
+        kind="quantile",
+        risk_measure="cvar",
+        risk_aversion=1.0,
+        target_action="shared",
+        cost_scaling="none",
+        members=1,
+        merge="late",
+        fractions="shared",
+        stratified=True,
+        quantiles=32,
+        embedding=64,
+        huber_threshold=1.0,
+        cost_floor=0.0,
+        hidden=(256, 256),
+        discount=0.99,
+        optimiser=ADAMW,
+    ),
+    multiplier=MultiplierConfig(
+        signal="empirical-cvar",
+        rule="ascent",
+        learning_rate=1e-5,
+        initial=1e-3,
+        window=10,
+        maximum=100.0,
+        proportional_gain=1e-6,
+        integral_gain=1e-7,
+        derivative_gain=1e-7,
+        smoothing=0.95,
+        derivative_delay=10,
+        damping=10.0,
+        tighten=False,
+        tightening_window=50,
+        largest_tightening=0.5,
+    ),
+    metadrive=None,
+)
+
+METADRIVE = MetaDriveConfig(
+    blocks=3,
+    straight=0.2,
+    curve=0.3,
+    intersection=0.3,
+    t_intersection=0.0,
+    roundabout=0.2,
+    traffic_density=0.12,
+    obstacle_probability=0.0,
+    lasers=240,
+    lidar="closeness",
+    violation_penalty=5.0,
+    end_at_violation=True,
+    horizon=1_000,
+    training_scenarios=1_000,
+    test_scenarios=200,
+    first_test_scenario=10_000,
+)
+
+SAC_LAG = replace(
+    SL_SAC,
+    policy=replace(SL_SAC.policy, target_network=False),
+    reward_critic=replace(SL_SAC.reward_critic, pairs=1, optimiser=ADAM),
+    cost_critic=replace(SL_SAC.cost_critic, kind="scalar", optimiser=ADAM),
+    multiplier=replace(SL_SAC.multiplier, signal="mean"),
+)
+SAC_PID = replace(SAC_LAG, multiplier=replace(SAC_LAG.multiplier, rule="pid"))
+TD3_LAG = replace(
+    SAC_LAG,
+    policy=replace(SAC_LAG.policy, head="deterministic", target_network=True, temperature=0.0),
+)
+TD3_PID = replace(TD3_LAG, multiplier=SAC_PID.multiplier)
+WCSAC = replace(
+    SAC_LAG,
+    # It has no phase of its own in which the multiplier rests.
+    multiplier_warmup_steps=SAC_LAG.warmup_steps,
+    policy=replace(SAC_LAG.policy, automatic_temperature=True),
+    cost_critic=replace(SL_SAC.cost_critic, optimiser=ADAM),
+    multiplier=replace(
+        SAC_LAG.multiplier, signal="critic", rule="softplus", learning_rate=0.02, initial=0.6931
+    ),
+)
+
+
+def _omnisafe(config: OffPolicyConfig, start_steps: int) -> OffPolicyConfig:
+    """A baseline as OmniSafe runs it, for comparisons like for like."""
+
+    def clipped(optimiser: OptimiserConfig) -> OptimiserConfig:
+        return replace(optimiser, max_gradient_norm=40.0)
+
+    by_pid = config.multiplier.rule == "pid"
+    actor = replace(config.policy.optimiser, learning_rate=1e-4 if by_pid else 3e-4)
+    return replace(
+        config,
+        warmup_steps=start_steps,
+        multiplier_warmup_steps=200_000,
+        policy=replace(config.policy, optimiser=clipped(actor)),
+        reward_critic=replace(
+            config.reward_critic, optimiser=clipped(config.reward_critic.optimiser)
+        ),
+        cost_critic=replace(
+            config.cost_critic,
+            target_action="online-mean",
+            cost_scaling="standardised",
+            cost_floor=None,
+            optimiser=clipped(config.cost_critic.optimiser),
+        ),
+        multiplier=replace(config.multiplier, rule="pid" if by_pid else "adam"),
+    )
+
+
+def _navigation(config: OffPolicyConfig) -> OffPolicyConfig:
+    """The navigation tasks' settings: slow actor, fast critics, next to no entropy."""
+    actor = replace(config.policy.optimiser, learning_rate=5e-6)
+    reward = replace(config.reward_critic.optimiser, learning_rate=1e-3)
+    cost = replace(config.cost_critic.optimiser, learning_rate=1e-3)
+    # An automatic temperature finds its own value, and a deterministic policy has none.
+    fixed = not config.policy.automatic_temperature and config.policy.temperature > 0
+    multiplier: dict[str, Any] = {
+        "ascent": {"learning_rate": 5e-7, "initial": 0.0},
+        "balanced": {"learning_rate": 5e-7, "initial": 0.0},
+        "adam": {"learning_rate": 5e-7, "initial": 0.0},
+        "pid": {"proportional_gain": 5e-7, "integral_gain": 1e-8, "derivative_gain": 1e-8},
+        "softplus": {},
+    }[config.multiplier.rule]
+    return replace(
+        config,
+        policy=replace(
+            config.policy,
+            optimiser=actor,
+            temperature=1e-5 if fixed else config.policy.temperature,
+        ),
+        reward_critic=replace(config.reward_critic, optimiser=reward),
+        cost_critic=replace(config.cost_critic, optimiser=cost, cost_scaling="none"),
+        multiplier=replace(config.multiplier, **multiplier),
+    )
+
+
+DRIVING_COST_LIMIT = 0.1
+"""250 times lower than the velocity tasks': an episode costs 0 or 1."""
+
+
+def _driving_multiplier(config: Config) -> MultiplierConfig:
+    """Rates in proportion to the limits, so that a violation of a tenth counts like one of 25.
+
+    Adam's step is as large for any size of the violation, so its rate stays.
+    """
+    faster = config.cost_limit / DRIVING_COST_LIMIT
+    scaled = {
+        "ascent": ("learning_rate",),
+        "balanced": ("learning_rate",),
+        "adam": (),
+        "pid": ("proportional_gain", "integral_gain", "derivative_gain"),
+        "softplus": ("damping",),
+    }[config.multiplier.rule]
+    rates: dict[str, Any] = {name: faster * getattr(config.multiplier, name) for name in scaled}
+    # Among ten episodes a single violation is a CVaR of .2 and a mean of .1.
+    return replace(config.multiplier, window=max(50, config.multiplier.window), **rates)
+
+
+def _driving(config: OffPolicyConfig) -> OffPolicyConfig:
+    fixed = not config.policy.automatic_temperature and config.policy.temperature > 0
+    return replace(
+        config,
+        cost_limit=DRIVING_COST_LIMIT,
+        # A random driver brakes as often as it accelerates and earns .015 a step, which the entropy
+        # of the velocity tasks' temperature, worth .27 a step, would drown.
+        policy=replace(config.policy, temperature=0.02 if fixed else config.policy.temperature),
+        cost_critic=replace(config.cost_critic, cost_scaling="none"),
+        multiplier=_driving_multiplier(config),
+        metadrive=METADRIVE,
+    )
+
+
+_VALUE_CRITIC = ValueCriticConfig(
+    hidden=(64, 64),
+    discount=0.99,
+    trace_decay=0.95,
+    weight_penalty=0.0,
+    optimiser=replace(ADAM, max_gradient_norm=40.0),
+)
+PPO_LAG = OnPolicyConfig(
+    algo="ppo-lag",
+    env=SL_SAC.env,
+    seed=0,
+    steps=10_000_000,
+    cost_limit=SL_SAC.cost_limit,
+    tail_fraction=SL_SAC.tail_fraction,
+    num_envs=2,
+    # Two processes gain less from the second core than their messages cost (docs/performance.md).
+    worker_processes=0,
+    normalise_observations=True,
+    observation_clip=5.0,
+    policy_update="clipped",
+    passes=40,
+    batch_size=64,
+    steps_per_epoch=20_000,
+    evaluate_every_epochs=5,
+    evaluation_episodes=SL_SAC.evaluation_episodes,
+    final_evaluation_episodes=SL_SAC.final_evaluation_episodes,
+    checkpoint_every_steps=20_000,
+    policy=GaussianPolicyConfig(
+        hidden=(64, 64),
+        initial_log_std=0.0,
+        optimiser=replace(ADAM, max_gradient_norm=40.0),
+    ),
+    reward_critic=_VALUE_CRITIC,
+    cost_critic=_VALUE_CRITIC,
+    clipped=ClippedConfig(ratio=0.2, maximum_kl=0.02, learning_rate_decay="none"),
+    trust_region=TrustRegionConfig(
+        maximum_kl=0.01,
+        kl_over_actions="sum",
+        violation_unit="per-step",
+        conjugate_gradient_steps=15,
+        damping=0.1,
+        line_search_steps=20,
+        line_search_decay=0.8,
+    ),
+    multiplier=replace(
+        SL_SAC.multiplier, signal="mean", rule="adam", learning_rate=0.035, window=100
+    ),
+    metadrive=None,
+)
+_FAST_CRITIC = replace(
+    _VALUE_CRITIC, optimiser=replace(_VALUE_CRITIC.optimiser, learning_rate=1e-3)
+)
+CPO = replace(
+    PPO_LAG,
+    algo="cpo",
+    policy_update="trust-region",
+    passes=10,
+    batch_size=128,
+    reward_critic=_FAST_CRITIC,
+    cost_critic=_FAST_CRITIC,
+    # One epoch's episodes if they last 1,000 steps: the step must know the present policy's cost.
+    multiplier=replace(PPO_LAG.multiplier, window=20),
+)
+ON_POLICY = {
+    "ppo-lag": (PPO_LAG, "PPO, value critics, multiplier on the mean by Adam"),
+    "cpo": (CPO, "a trust region that keeps the constraint; no multiplier is learned"),
+}
+
+
+def _on_policy_omnisafe(config: OnPolicyConfig) -> OnPolicyConfig:
+    """An on-policy baseline as OmniSafe runs it."""
+    return replace(
+        config,
+        reward_critic=replace(config.reward_critic, weight_penalty=1e-3),
+        cost_critic=replace(config.cost_critic, weight_penalty=1e-3),
+        clipped=replace(config.clipped, learning_rate_decay="linear"),
+        trust_region=replace(
+            config.trust_region, kl_over_actions="mean", violation_unit="per-episode"
+        ),
+        multiplier=replace(config.multiplier, window=100),
+    )
+
+
+FAMILIES: dict[str, Callable[[OffPolicyConfig], OffPolicyConfig]] = {
+    "velocity": lambda config: config,
+    "navigation": _navigation,
+    "driving": _driving,
+    "other": lambda config: config,
+}
+
+
+class Algorithm(NamedTuple):
+    config: Config
+    description: str
+
+
+def _ablations() -> dict[str, Algorithm]:
+    """Every cell of SL-SAC that the paper varies, one `replace` each."""
+    reward, cost, multiplier = SL_SAC.reward_critic, SL_SAC.cost_critic, SL_SAC.multiplier
+    found: dict[str, Algorithm] = {}
+
+    def add(name: str, description: str, **cell: Any) -> None:
+        found[f"sl-sac/{name}"] = Algorithm(replace(SL_SAC, **cell), description)
+
+    for kind in ("asgld", "adamw", "sgld", "psgld", "preconditioned_asgld"):
+        optimiser = replace(ASGLD, kind=kind)
+        add(f"reward-{kind}", f"reward critics under {kind}",
+            reward_critic=replace(reward, optimiser=optimiser))  # fmt: skip
+    for tail_fraction in (0.2, 0.5, 0.75, 1.0):
+        add(f"tail-{tail_fraction:g}", f"CVaR of the worst {100 * tail_fraction:g} %",
+            tail_fraction=tail_fraction)  # fmt: skip
+    for pairs in (1, 3, 5, 10):
+        note = ", the size of the baselines' critics" if pairs == 1 else ""
+        add(f"pairs-{pairs}", f"M = {pairs} twin reward critics{note}",
+            reward_critic=replace(reward, pairs=pairs))  # fmt: skip
+    for aggregation in ("mean-min", "min-min"):
+        add(f"aggregation-{aggregation}", f"reward critics combined by {aggregation}",
+            reward_critic=replace(reward, aggregation=aggregation))  # fmt: skip
+    for optimiser in (ADAMW, ASGLD):
+        add(f"cost-{optimiser.kind}", f"cost critic under {optimiser.kind}",
+            cost_critic=replace(cost, optimiser=optimiser))  # fmt: skip
+    for signal in ("empirical-cvar", "mean", "critic"):
+        add(f"signal-{signal}", f"multiplier driven by: {signal}",
+            multiplier=replace(multiplier, signal=signal))  # fmt: skip
+    return found
+
+
+BASELINES: dict[str, Algorithm] = {
+    "sac-lag": Algorithm(SAC_LAG, "SAC, scalar cost critic, multiplier on the mean by ascent"),
+    "td3-lag": Algorithm(TD3_LAG, "TD3, scalar cost critic, multiplier on the mean by ascent"),
+    "sac-pid": Algorithm(SAC_PID, "SAC, scalar cost critic, multiplier on the mean by PID"),
+    "td3-pid": Algorithm(TD3_PID, "TD3, scalar cost critic, multiplier on the mean by PID"),
+    "wcsac": Algorithm(WCSAC, "SAC, IQN cost critic, multiplier on the critic's CVaR"),
+}
+START_STEPS = {"sac-lag": 10_000, "sac-pid": 10_000, "td3-lag": 25_000, "td3-pid": 25_000}
+
+ALGORITHMS: dict[str, Algorithm] = {
+    "sl-sac": Algorithm(
+        SL_SAC, "aSGLD critic ensemble, IQN cost critic, multiplier on the empirical CVaR"
+    ),
+    **BASELINES,
+    **_ablations(),
+    **{
+        f"{name}/omnisafe": Algorithm(
+            _omnisafe(cast(OffPolicyConfig, BASELINES[name].config), steps),
+            f"{name} with OmniSafe's own settings",
+        )
+        for name, steps in START_STEPS.items()
+    },
+    **{name: Algorithm(*entry) for name, entry in ON_POLICY.items()},
+    **{
+        f"{name}/omnisafe": Algorithm(
+            _on_policy_omnisafe(config), f"{name} with OmniSafe's own settings"
+        )
+        for name, (config, _) in ON_POLICY.items()
+    },
+}
+
+
+def algorithm(algo: str) -> Algorithm:
+    """A named algorithm, or an error that suggests one."""
+    if algo not in ALGORITHMS:
+        raise unknown_name("algo", algo, ALGORITHMS)
+    return ALGORITHMS[algo]
+
+
+def preset(algo: str, env: str) -> Config:
+    """The full configuration of a named algorithm on a task, before any override."""
+    config = replace(algorithm(algo).config, algo=algo, env=env)
+    if isinstance(config, OffPolicyConfig):
+        return FAMILIES[family(env)](config)
+    if family(env) == "driving":
+        return replace(
+            config,
+            cost_limit=DRIVING_COST_LIMIT,
+            multiplier=_driving_multiplier(config),
+            metadrive=METADRIVE,
+        )
+    # Otherwise the on-policy baselines have one set of settings for all tasks.
+    return config
+
+
+def off_policy_preset(algo: str, env: str) -> OffPolicyConfig:
+    """The same for what only off-policy algorithms can do; an error for any other."""
+    config = preset(algo, env)
+    if not isinstance(config, OffPolicyConfig):
+        raise InvalidInput(f"algo is {algo}; here it must be an off-policy algorithm")
+    return config

@@ -1,0 +1,207 @@
+"""The configuration of a whole run, off-policy or on-policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from slsac.config.parts import (
+    ClippedConfig,
+    CostCriticConfig,
+    GaussianPolicyConfig,
+    MetaDriveConfig,
+    MultiplierConfig,
+    PolicyConfig,
+    RewardCriticConfig,
+    TrustRegionConfig,
+    ValueCriticConfig,
+    require,
+    require_choices,
+)
+
+
+@dataclass(frozen=True)
+class OffPolicyConfig:
+    """Everything that determines an off-policy run. Clocks are counted in environment steps."""
+
+    algo: str
+    """Name of a preset, as `slsac algos` lists them."""
+    env: str
+    """Task id, as `slsac envs` lists them, any Gymnasium id, or ``module:Id-v0``."""
+    seed: int
+    """Seed of everything random."""
+    steps: int
+    """Environment steps in all."""
+    cost_limit: float
+    """Largest allowed cost of an episode, undiscounted."""
+    tail_fraction: float
+    """Share eps of worst outcomes that CVaR averages; 1 is the plain mean."""
+    warmup_steps: int
+    """Uniform random actions and no updates up to here."""
+    multiplier_warmup_steps: int
+    """The multiplier does not move up to here."""
+    policy_delay: int
+    """The policy and all target networks are updated on every n-th critic update."""
+    polyak: float
+    """Share by which target networks move towards the online ones."""
+    batch_size: int
+    """Transitions in a minibatch."""
+    replay_capacity: int
+    """Most recent transitions that minibatches are drawn from."""
+    steps_per_epoch: int
+    """Steps between two lines of progress.jsonl."""
+    evaluate_every_epochs: int
+    """Epochs between two evaluations during training."""
+    evaluation_episodes: int
+    """Deterministic episodes of an evaluation during training."""
+    final_evaluation_episodes: int
+    """Deterministic episodes at the end; 0: none."""
+    checkpoint_every_steps: int
+    """A checkpoint is written at the first episode end this many steps after the last one."""
+    policy: PolicyConfig
+    reward_critic: RewardCriticConfig
+    cost_critic: CostCriticConfig
+    multiplier: MultiplierConfig
+    metadrive: MetaDriveConfig | None
+    """Settings of the simulator, for MetaDriveSafe-v0 only."""
+
+    def __post_init__(self) -> None:
+        _check_run(self)
+        require(0 < self.polyak <= 1, "polyak", self.polyak, "in (0, 1]")
+        for name in ("warmup_steps", "multiplier_warmup_steps"):
+            require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
+        for name in ("policy_delay", "batch_size", "replay_capacity"):
+            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        require(
+            self.cost_critic.cost_scaling == "none" or self.multiplier.signal != "critic",
+            "cost_critic.cost_scaling", self.cost_critic.cost_scaling,
+            "none where multiplier.signal is critic",
+        )  # fmt: skip
+        require(
+            not self.multiplier.tighten
+            or (self.cost_critic.kind == "quantile" and self.cost_critic.cost_scaling == "none"),
+            "multiplier.tighten", self.multiplier.tighten,
+            "false unless cost_critic.kind is quantile and cost_critic.cost_scaling none",
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class OnPolicyConfig:
+    """Everything that determines an on-policy run; what it shares with the other kind of run has
+    the same name there."""
+
+    algo: str
+    """Name of a preset, as `slsac algos` lists them."""
+    env: str
+    """Task id, as `slsac envs` lists them, any Gymnasium id, or ``module:Id-v0``."""
+    seed: int
+    """Seed of everything random."""
+    steps: int
+    """Environment steps in all, a multiple of num_envs; those after the last whole epoch are not
+    learned from."""
+    cost_limit: float
+    """Largest allowed cost of an episode, undiscounted."""
+    tail_fraction: float
+    """Share eps of worst outcomes that CVaR averages; 1 is the plain mean."""
+    num_envs: int
+    """Environments stepped side by side."""
+    worker_processes: int
+    """Processes the environments are spread over; 0: all in the training process. The numbers do
+    not depend on it."""
+    normalise_observations: bool
+    """Shifts and scales observations by their running mean and deviation."""
+    observation_clip: float
+    """Bound of a normalised observation's entries."""
+    policy_update: Literal["clipped", "trust-region"]
+    """PPO's surrogate, or CPO's constrained step."""
+    passes: int
+    """Passes over an epoch's steps: of policy and critics (clipped), or of the critics alone."""
+    batch_size: int
+    """Steps in a minibatch."""
+    steps_per_epoch: int
+    """Steps, over all environments, between two updates, and two lines of progress.jsonl."""
+    evaluate_every_epochs: int
+    """Epochs between two evaluations during training."""
+    evaluation_episodes: int
+    """Deterministic episodes of an evaluation during training."""
+    final_evaluation_episodes: int
+    """Deterministic episodes at the end; 0: none."""
+    checkpoint_every_steps: int
+    """A checkpoint is written at the first epoch end this many steps after the last one."""
+    policy: GaussianPolicyConfig
+    reward_critic: ValueCriticConfig
+    cost_critic: ValueCriticConfig
+    clipped: ClippedConfig
+    trust_region: TrustRegionConfig
+    multiplier: MultiplierConfig
+    metadrive: MetaDriveConfig | None
+    """Settings of the simulator, for MetaDriveSafe-v0 only."""
+
+    def __post_init__(self) -> None:
+        require_choices(self)
+        _check_run(self)
+        for name in ("num_envs", "passes", "batch_size"):
+            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        require(
+            0 <= self.worker_processes <= self.num_envs,
+            "worker_processes", self.worker_processes, f"in [0, num_envs = {self.num_envs}]",
+        )  # fmt: skip
+        require(
+            self.steps_per_epoch % self.num_envs == 0,
+            "num_envs", self.num_envs, f"a divisor of steps_per_epoch = {self.steps_per_epoch}",
+        )  # fmt: skip
+        require(
+            self.steps % self.num_envs == 0,
+            "steps", self.steps, f"a multiple of num_envs = {self.num_envs}",
+        )  # fmt: skip
+        require(
+            self.batch_size <= self.steps_per_epoch,
+            "batch_size", self.batch_size, "at most steps_per_epoch",
+        )  # fmt: skip
+        require(self.observation_clip > 0, "observation_clip", self.observation_clip, "above 0")
+        require(
+            self.multiplier.signal != "critic",
+            "multiplier.signal", self.multiplier.signal, "mean or empirical-cvar on-policy",
+        )  # fmt: skip
+        require(
+            self.policy_update == "clipped" or self.multiplier.signal == "mean",
+            "multiplier.signal", self.multiplier.signal,
+            "mean where policy_update is trust-region",
+        )  # fmt: skip
+        require(
+            not self.multiplier.tighten,
+            "multiplier.tighten", self.multiplier.tighten, "false on-policy",
+        )  # fmt: skip
+        for part in ("policy", "reward_critic", "cost_critic"):
+            kind = getattr(self, part).optimiser.kind
+            require(
+                kind in ("adam", "adamw"), f"{part}.optimiser.kind", kind, "adam or adamw on-policy"
+            )
+
+    @property
+    def learning_rate_decays(self) -> bool:
+        """Whether the policy's step size depends on the run's number of steps."""
+        return self.policy_update == "clipped" and self.clipped.learning_rate_decay == "linear"
+
+
+Config = OffPolicyConfig | OnPolicyConfig
+
+
+def _check_run(config: Config) -> None:
+    """The fields that every run has."""
+    require(0 <= config.seed < 2**32, "seed", config.seed, "in [0, 2**32)")
+    require(config.cost_limit >= 0, "cost_limit", config.cost_limit, "at least 0")
+    require(
+        config.cost_limit > 0 or config.multiplier.rule != "balanced",
+        "cost_limit", config.cost_limit, "above 0 where multiplier.rule is balanced",
+    )  # fmt: skip
+    require(0 < config.tail_fraction <= 1, "tail_fraction", config.tail_fraction, "in (0, 1]")
+    require(
+        config.final_evaluation_episodes >= 0,
+        "final_evaluation_episodes", config.final_evaluation_episodes, "at least 0",
+    )  # fmt: skip
+    for name in (
+        "steps", "steps_per_epoch", "evaluate_every_epochs", "evaluation_episodes",
+        "checkpoint_every_steps",
+    ):  # fmt: skip
+        require(getattr(config, name) >= 1, name, getattr(config, name), "at least 1")

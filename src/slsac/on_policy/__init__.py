@@ -1,1 +1,0 @@
-"""On-policy algorithms: play an epoch with one policy, update it once, and play the next."""

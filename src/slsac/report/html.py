@@ -1,0 +1,267 @@
+"""``slsac report``: everything about a set of runs in one offline HTML file.
+
+Tables are text in the page; charts are drawn from the JSON in it by templates/report.js.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slsac._version import __version__
+from slsac.config.overrides import dotted, to_dict
+from slsac.errors import InvalidInput
+from slsac.formatting import cost_digits
+from slsac.report.aggregate import Statistics
+from slsac.report.curves import (
+    Band,
+    colours,
+    evaluation_band,
+    logged_band,
+    training_band,
+    window_steps,
+)
+from slsac.report.formats import Cell, Section, as_html
+from slsac.report.read import WITHOUT_EFFECT, Group, Run
+from slsac.report.table import Summary, algorithms, marks, sections, summarise_runs, task_label
+from slsac.runs.layout import policy_digest
+
+CALIBRATION = "calibration.json"
+"""What `slsac certify` leaves in a run's folder: the cost critic's reliability curve."""
+
+
+def write_report(runs: Sequence[Path], out: Path) -> None:
+    """Writes the report of all runs at or below ``runs``."""
+    if out.suffix not in (".html", ".htm"):
+        raise InvalidInput(f"out is {str(out)!r}; its name must end in .html")
+    text = page(summarise_runs(runs))
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(text)
+
+
+def page(summary: Summary) -> str:
+    """The whole page as text."""
+    made = {section.title: section for section in sections(summary)}
+    first = made.pop("Return / cost")
+    listing = made["Runs"]
+    runs, tasks = len(summary.runs), len({group.env for group in summary.groups})
+    names = algorithms(summary.groups)
+    headline = (
+        f"{_count(runs, 'run')} of {_count(len(names), 'algorithm')} on {_count(tasks, 'task')}"
+    )
+    parts = {
+        "title": f"slsac: {headline}",
+        "headline": headline,
+        "lead": "Safe reinforcement learning under a cost limit: what the policies earn, what they "
+        "cost, and how they came to it.",
+        "table_one": _block(first, "grid"),
+        "tables": "".join(
+            f"<h3>{html.escape(title)}</h3>{_block(section)}" for title, section in made.items()
+        )
+        + "<details><summary>Commands that repeat these runs at the commits above</summary>"
+        f"<pre><code>{html.escape(chr(10).join(listing.code))}</code></pre></details>",
+        "differences": _block(config_differences(summary.groups), "grid"),
+        "versions": _block(versions(summary.runs), "wrap"),
+        "footer": f"Made by slsac {__version__} from "
+        f"{html.escape(', '.join(_folders(summary.runs)))}. One file, no network.",
+        "data": as_script_json(data(summary)),
+        "script": _template("report.js"),
+    }
+    text = _template("report.html")
+    # One pass, so that nothing in a part is taken for a place to fill.
+    pieces = text.split("{{")
+    filled = [pieces[0]]
+    for piece in pieces[1:]:
+        name, _, rest = piece.partition("}}")
+        filled.append(parts[name] + rest)
+    return "".join(filled)
+
+
+def _template(name: str) -> str:
+    return (resources.files("slsac.report") / "templates" / name).read_text(encoding="utf-8")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _folders(runs: Iterable[Run]) -> list[str]:
+    """The runs' folders, shortened to their parents where there are many."""
+    paths = [str(run.path) for run in runs]
+    if len(paths) <= 3:
+        return paths
+    return [f"{len(paths)} folders, {paths[0]} to {paths[-1]}"]
+
+
+def _block(section: Section, kind: str = "left") -> str:
+    notes = "".join(f'<p class="note">{html.escape(note)}</p>' for note in section.notes)
+    if not section.rows:
+        return notes
+    named = html.escape(section.title)
+    return (
+        f'<div class="scroll {kind}" tabindex="0" role="region" aria-label="{named}">'
+        f"{as_html(section)}</div>{notes}"
+    )
+
+
+def as_script_json(value: Any) -> str:
+    """JSON that may stand inside a script element."""
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def data(summary: Summary) -> dict[str, Any]:
+    """What the charts are drawn from."""
+    mark = marks(summary.groups)
+    colour = colours(summary.groups)
+    by_label: dict[str, list[Group]] = {}
+    for group in summary.groups:
+        by_label.setdefault(task_label(group, mark), []).append(group)
+    finished = {id(one.group): one for one in summary.statistics}
+    return {
+        "algorithms": [{"name": algo, "colour": colour[algo]} for algo in colour],
+        "panels": [
+            {
+                "label": label,
+                "env": members[0].env,
+                "settings": members[0].settings,
+                "stale": members[0].stale,
+                "limit": members[0].config.cost_limit,
+                "cost_digits": cost_digits(members[0].config.cost_limit),
+                "window_steps": window_steps(members[0].runs[0]),
+                "groups": [_group(group, finished.get(id(group))) for group in members],
+            }
+            for label, members in by_label.items()
+        ],
+    }
+
+
+def _group(group: Group, found: Statistics | None) -> dict[str, Any]:
+    return {
+        "algo": group.algo,
+        "tail_fraction": group.config.tail_fraction,
+        "seeds": [run.config.seed for run in group.runs],
+        "return": found and found.episode_return.mean,
+        "cost": found and found.cost.mean,
+        "cvar": found and found.cvar.mean,
+        "trials": [
+            {
+                "seed": trial.seed,
+                "return": trial.summary["return_mean"],
+                "cost": trial.summary["cost_mean"],
+                "cvar": trial.summary["cost_cvar"],
+            }
+            for trial in (found.trials if found else ())
+        ],
+        "costs": [float(c) for trial in (found.trials if found else ()) for c in trial.costs],
+        "curves": {name: _band(training_band(group, name)) for name in ("return", "cost")},
+        "evaluations": {
+            name: _band(evaluation_band(group, f"{name}_mean")) for name in ("return", "cost")
+        },
+        "multiplier": _band(logged_band(group, "multiplier")),
+        # The first recorded runs know their signal alone, which for SL-SAC is this CVaR.
+        "window_cvar": _band(logged_band(group, "window_cvar")),
+        "calibration": [one for run in group.runs if (one := calibration(run)) is not None],
+    }
+
+
+def _band(band: Band) -> dict[str, list[float | None]]:
+    def short(values: np.ndarray) -> list[float | None]:
+        return [None if math.isnan(value) else float(f"{value:.6g}") for value in values]
+
+    return {
+        "steps": [int(step) for step in band.steps],
+        "mean": short(band.mean),
+        "deviation": short(band.deviation),
+    }
+
+
+def calibration(run: Run) -> dict[str, Any] | None:
+    """The reliability curve that a certificate of the run's policy left in its folder, if any."""
+    path = run.path / CALIBRATION
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_text())
+        nominal, observed = map(list, (found["nominal"], found["observed"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidInput(f"{path} cannot be read: {type(error).__name__} {error}") from None
+    policy = run.path / "policy.safetensors"
+    if not policy.exists() or found.get("policy_sha256") != policy_digest(run.path):
+        return None  # the run has learned on since
+    return {
+        "seed": run.config.seed,
+        "nominal": nominal,
+        "observed": observed,
+        "wasserstein": found.get("wasserstein"),
+        "delta": found.get("delta"),
+    }
+
+
+def config_differences(groups: Sequence[Group]) -> Section:
+    """The fields in which the groups differ, a column for each distinct configuration."""
+    columns: dict[str, dict[str, Any]] = {}
+    mark = marks(groups)
+    for group in groups:
+        # The task and what a preset changes with it are said by the column's name.
+        label = " ".join(filter(None, (group.algo, mark.get(group.settings, ""))))
+        values = {
+            name: value
+            for name, value in dotted(to_dict(group.config)).items()
+            if name not in ("seed", *WITHOUT_EFFECT)
+        }
+        known = columns.setdefault(label, dict(values))
+        for name, value in values.items():
+            if known.get(name) != value:
+                known[name] = "by task" if name != "env" else "several"
+    names = dict.fromkeys(name for values in columns.values() for name in values)
+    rows = []
+    for name in names:
+        texts = [_text(values.get(name, "")) for values in columns.values()]
+        if name != "algo" and len(set(texts)) > 1:
+            cells = [
+                Cell(text, algo=label.split(" ")[0])
+                for text, label in zip(texts, columns, strict=True)
+            ]
+            rows.append((Cell(name), *cells))
+    if not rows:
+        return Section("Configuration", (), [], ("All runs have the same configuration.",))
+    note = (
+        "Only fields that differ; all others, and the seeds, are in each run's config.json."
+        if len(columns) > 1
+        else ""
+    )
+    return Section("Configuration", ("field", *columns), rows, (note,) if note else ())
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return " x ".join(map(str, value))
+    return str(value)
+
+
+def versions(runs: Sequence[Run]) -> Section:
+    """Versions and machines, each value with the runs that have it where they differ."""
+    facts: dict[str, dict[str, list[str]]] = {}
+    for run in runs:
+        known = {name: value for name, value in run.facts.items() if not isinstance(value, dict)}
+        known |= run.facts.get("versions", {})
+        for name, value in known.items():
+            text = str(value)[:9] if name == "commit" else str(value)
+            facts.setdefault(name, {}).setdefault(text or "none", []).append(run.config.algo)
+    rows: list[tuple[Cell, ...]] = []
+    for name, values in facts.items():
+        if len(values) == 1:
+            text = next(iter(values))
+        else:
+            text = "; ".join(
+                f"{value} ({', '.join(dict.fromkeys(algos))})" for value, algos in values.items()
+            )
+        rows.append((Cell(name), Cell(text)))
+    return Section("Versions", ("what", "value"), rows)

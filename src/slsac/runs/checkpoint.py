@@ -1,0 +1,144 @@
+"""Checkpoints: safetensors for arrays, JSON for the rest; atomic, checksummed, pickle-free.
+
+A checkpoint is a folder ``step-000000012345`` that appears under its name only when it is complete.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as parse_tensors
+from safetensors.numpy import save as format_tensors
+
+from slsac.errors import RunDamaged
+from slsac.runs.layout import STATE_FACTS, STATE_TENSORS, write_atomically
+
+FINAL = "final"
+KEPT = 2
+"""So many of the newest checkpoints are kept to resume from: one may turn out damaged."""
+
+
+class Checkpoint(NamedTuple):
+    path: Path
+    tensors: dict[str, np.ndarray]
+    facts: dict[str, Any]
+
+
+class Damaged(Exception):
+    """A checkpoint that cannot be read back as it was written."""
+
+
+def save(
+    folder: Path,
+    name: str,
+    arrays: dict[str, np.ndarray],
+    facts: dict[str, Any],
+    *,
+    keep_before: int | None = None,
+) -> Path:
+    """Writes checkpoint ``name`` into ``folder`` and drops all but the newest `KEPT`.
+
+    Args:
+        keep_before: the newest one at or before this step is kept as well.
+    """
+    path = write(folder, name, arrays, facts)
+    names = step_names(folder)
+    early = [old for old in names if 0 < step_of(old) <= (keep_before or 0)]
+    for old in names[:-KEPT]:
+        if old not in early[-1:]:
+            shutil.rmtree(folder / old)
+    return path
+
+
+def write(folder: Path, name: str, arrays: dict[str, np.ndarray], facts: dict[str, Any]) -> Path:
+    """Writes checkpoint ``name`` into ``folder``, in place of one of that name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = format_tensors(arrays)
+    facts = {**facts, "tensors_sha256": hashlib.sha256(tensors).hexdigest()}
+    facts = {**facts, "facts_sha256": _digest(facts)}
+    temporary = folder / f".writing-{name}"
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    write_atomically(temporary / STATE_TENSORS, tensors)
+    write_atomically(temporary / STATE_FACTS, json.dumps(facts, sort_keys=True, indent=1).encode())
+    path = folder / name
+    replaced = folder / f".replaced-{name}"
+    shutil.rmtree(replaced, ignore_errors=True)
+    if path.exists():
+        os.replace(path, replaced)
+    os.replace(temporary, path)
+    shutil.rmtree(replaced, ignore_errors=True)
+    _sync_folder(folder)
+    return path
+
+
+def _digest(facts: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def step_name(step: int) -> str:
+    return f"step-{step:012d}"
+
+
+def step_of(name: str) -> int:
+    return int(name.removeprefix("step-"))
+
+
+def step_names(folder: Path) -> list[str]:
+    """Names of the resumable checkpoints, oldest first."""
+    return sorted(path.name for path in folder.glob("step-*"))
+
+
+def newest_step(folder: Path) -> int:
+    """The step of the newest resumable checkpoint, readable or not."""
+    names = step_names(folder)
+    return step_of(names[-1]) if names else 0
+
+
+def load(path: Path) -> Checkpoint:
+    """Reads one checkpoint, or raises `Damaged` with the reason."""
+    try:
+        facts = json.loads((path / STATE_FACTS).read_text())
+        if facts.pop("facts_sha256") != _digest(facts):
+            raise Damaged(f"{path}: checksum of state.json does not match")
+        data = (path / STATE_TENSORS).read_bytes()
+        if hashlib.sha256(data).hexdigest() != facts["tensors_sha256"]:
+            raise Damaged(f"{path}: checksum of state.safetensors does not match")
+        return Checkpoint(path, parse_tensors(data), facts)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
+        raise Damaged(f"{path}: {error}") from error
+
+
+def final_step(folder: Path) -> int:
+    """The step of the final state, 0 where there is none to read."""
+    try:
+        return int(load(folder / FINAL).facts["step"])
+    except Damaged:
+        return 0
+
+
+def load_newest(folder: Path) -> tuple[Checkpoint, list[str]]:
+    """The newest readable step checkpoint, and a message for each damaged one passed over."""
+    messages: list[str] = []
+    # An older one may be there to branch off, but the replay need not go back as far.
+    for name in reversed(step_names(folder)[-KEPT:]):
+        try:
+            return load(folder / name), messages
+        except Damaged as error:
+            messages.append(f"checkpoint is damaged, falling back to the one before: {error}")
+    raise RunDamaged("; ".join([*messages, f"{folder} holds no readable checkpoint"]))

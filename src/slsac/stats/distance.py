@@ -1,0 +1,18 @@
+"""How far a predicted distribution of costs is from the costs that followed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+NEGLIGIBLE = 0.01
+"""Share of the discounting weight that a cut-off sum may lack."""
+
+
+def pooled_distance(realised: np.ndarray, predicted: np.ndarray, *, order: int) -> float:
+    """Wasserstein distance of ``order`` between ``realised`` [n] and all of ``predicted`` [n, q].
+
+    Of order 2 it is the root mean square distance of the two pools' quantile functions.
+    """
+    ordered = np.repeat(np.sort(realised), predicted.shape[1])
+    gap = np.abs(ordered - np.sort(predicted, axis=None))
+    return float(np.mean(gap**order) ** (1.0 / order))

@@ -1,0 +1,91 @@
+"""How far a run directory has come, read from its logs: for people, not for training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from slsac.config import Config
+from slsac.config.overrides import differing
+from slsac.errors import InvalidInput
+from slsac.report.read import WITHOUT_EFFECT
+from slsac.runs import config_file
+from slsac.runs.steps import completed_step
+from slsac.sweep.process import last_line
+from slsac.sweep.spec import Trial
+
+
+class Status(NamedTuple):
+    step: int
+    episode_return: float | None
+    """Of the last epoch's training episodes, or of the final evaluation where there is one."""
+    cost: float | None
+    multiplier: float | None
+    steps_per_second: float | None
+    """Of the last epoch; None while actions are random, which says nothing of what follows."""
+
+    def seconds_left(self, steps: int) -> float | None:
+        if self.steps_per_second is None:
+            return None
+        return max(0, steps - self.step) / self.steps_per_second
+
+
+def read(trial: Trial) -> Status:
+    """The newest figures of a trial's logs; only the ends of files are read."""
+    progress = _last_record(trial.run / "progress.jsonl")
+    evaluation = _last_record(trial.run / "evaluations.jsonl")
+    timing = _last_record(trial.run / "timing.jsonl")
+    step = int(progress.get("step", 0))
+    learning = step > getattr(trial.config, "warmup_steps", 0)
+    figures = (progress.get("return"), progress.get("cost"))
+    if evaluation.get("final"):
+        step, figures = evaluation["step"], (evaluation["return_mean"], evaluation["cost_mean"])
+    return Status(
+        step,
+        *figures,
+        progress.get("multiplier"),
+        timing.get("steps_per_second") if learning else None,
+    )
+
+
+def _last_record(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(last_line(path) or "{}")
+    except ValueError:
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def is_done(trial: Trial, cores: int, *, inexact: bool) -> bool:
+    """Whether a trial needs no more training; an error where its run is of another experiment.
+
+    A run with fewer steps than the spec asks for, all else equal, is trained on.
+    """
+    if not (trial.run / "config.json").exists():
+        return False
+    config, _, facts = config_file.read(trial.run)
+    for field, (recorded, wanted) in differing(config, trial.config).items():
+        if field not in WITHOUT_EFFECT and (field != "steps" or recorded > wanted):
+            raise _another_experiment(trial, field, recorded, wanted)
+    if completed_step(trial.run) >= trial.config.steps:
+        return True
+    if facts.get("cores") != cores and not inexact and facts.get("cores") is not None:
+        raise _another_experiment(trial, "cores_per_trial", facts["cores"], cores)
+    return False
+
+
+def _another_experiment(trial: Trial, field: str, recorded: Any, wanted: Any) -> InvalidInput:
+    return InvalidInput(
+        f"{trial.name}: {field} is {wanted} in the spec and {recorded} in the run that is there; "
+        f"give the sweep another name or --out, or remove {trial.run}"
+    )
+
+
+def config_of(run: Path) -> tuple[Config, dict[str, Any]] | None:
+    """A run's config and provenance; None for a folder that holds no readable run."""
+    try:
+        config, _, facts = config_file.read(run)
+    except InvalidInput:
+        return None
+    return config, facts

@@ -1,0 +1,56 @@
+"""The tasks that slsac knows by id: what each is, and the family whose settings it shares."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Family = Literal["velocity", "navigation", "driving", "other"]
+
+METADRIVE_ID = "MetaDriveSafe-v0"
+
+
+class Task(NamedTuple):
+    """What a person or a preset wants to know of a task before it is built."""
+
+    family: Family
+    horizon: int
+    """Steps after which an episode is truncated."""
+    description: str
+
+
+def _velocity(motion: str, speed: str) -> Task:
+    return Task("velocity", 1000, f"{motion}; cost 1 per step above {speed}")
+
+
+def _goal(agent: str) -> Task:
+    what = f"steer a {agent} to one goal after another; cost 1 per step in a hazard"
+    return Task("navigation", 1000, what)
+
+
+def _circle(agent: str) -> Task:
+    what = f"drive a {agent} fast along a circle; cost 1 per step beyond |x| > 1.125"
+    return Task("navigation", 500, what)
+
+
+SAFETY_GYMNASIUM: dict[str, Task] = {
+    "SafetyAntVelocity-v1": _velocity("walk on four legs", "2.6222 m/s in the plane"),
+    "SafetyHalfCheetahVelocity-v1": _velocity("run on two legs", "3.2096 m/s forward"),
+    "SafetyHopperVelocity-v1": _velocity("hop on one leg", "0.7402 m/s forward"),
+    "SafetyWalker2dVelocity-v1": _velocity("walk upright in a plane", "2.3415 m/s forward"),
+    "SafetySwimmerVelocity-v1": _velocity("swim with three links", "0.2282 m/s forward"),
+    "SafetyHumanoidVelocity-v1": _velocity("walk as a humanoid", "1.4149 m/s in the plane"),
+    "SafetyPointGoal1-v0": _goal("point"),
+    "SafetyCarGoal1-v0": _goal("car"),
+    "SafetyPointCircle1-v0": _circle("point"),
+    "SafetyCarCircle1-v0": _circle("car"),
+}
+METADRIVE_DESCRIPTION = (
+    "three road blocks in traffic; a collision or leaving the road costs 1 and ends it"
+)
+
+
+def family(env_id: str) -> Family:
+    """The group of tasks whose hyperparameters ``env_id`` shares."""
+    if env_id == METADRIVE_ID:
+        return "driving"
+    return SAFETY_GYMNASIUM[env_id].family if env_id in SAFETY_GYMNASIUM else "other"

@@ -1,0 +1,160 @@
+"""Runs that share their beginning: `slsac train --from RUN`.
+
+Until its rest is over the multiplier does not move, so runs that differ in its rule or signal alone
+are the same run up to there. A branch takes those steps from a run that has made them, and goes on
+to the same bytes as a run that makes them itself.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from slsac.algorithms import multiplier as multipliers
+from slsac.config import Config, OffPolicyConfig
+from slsac.config.overrides import differing
+from slsac.display import Display
+from slsac.errors import InvalidInput
+from slsac.runs import checkpoint, config_file, provenance, tensors
+from slsac.runs.log import EXACT, read_lines
+from slsac.runs.steps import reached_step
+from slsac.training import launch
+from slsac.training.off_policy import Trainer
+from slsac.training.replay import copy_sparsely
+
+FREE = (
+    "algo", "steps", "multiplier_warmup_steps", "multiplier.signal", "multiplier.rule",
+    "multiplier.learning_rate", "multiplier.maximum", "multiplier.proportional_gain",
+    "multiplier.integral_gain", "multiplier.derivative_gain", "multiplier.smoothing",
+    "multiplier.derivative_delay", "multiplier.damping",
+)  # fmt: skip
+"""What has no effect before the multiplier moves."""
+SIGNALS = {"empirical-cvar": "window_cvar", "mean": "window_mean"}
+"""Signals that branches may have, and the column of progress.jsonl that each is."""
+
+
+def start(
+    config: Config,
+    run: Path,
+    source: Path,
+    *,
+    overwrite: bool = False,
+    inexact: bool = False,
+    display: Display | None = None,
+) -> Trainer:
+    """A trainer in a new run directory, at the end of what it shares with ``source``.
+
+    Args:
+        inexact: go on although versions or cores have changed, so that bits will differ.
+    """
+    theirs, spec, recorded = config_file.read(source)
+    if run.resolve() == source.resolve():
+        raise InvalidInput(f"run is {run}, which --from names as well; pass --run with another")
+    launch.require_free(run, overwrite=overwrite)
+    _require_alike(config, theirs, source)
+    assert isinstance(config, OffPolicyConfig)
+    changed = provenance.differences(recorded, provenance.describe())
+    if "before_resume" in recorded:
+        changed.append("it has itself been resumed with --inexact")
+    if changed and not inexact:
+        raise InvalidInput(
+            f"--from {source} cannot be continued exactly here ({'; '.join(changed)}); pass "
+            "--inexact to go on all the same"
+        )
+    shared = _shared_checkpoint(config, theirs, source)
+    begun = multipliers.of_run(config, spec.horizon).init()
+    if begun.value != shared.facts["multiplier"][0]:
+        raise InvalidInput(
+            f"multiplier.rule is {config.multiplier.rule}; it begins at {begun.value:g} where "
+            f"{source} has {shared.facts['multiplier'][0]:g}"
+        )
+    launch.tried_env(config.env, config)[0].close()
+    lock = launch.claim(run)
+    try:
+        shutil.copytree(source / "replay", run / "replay", copy_function=copy_sparsely)
+        facts = {**shared.facts, "multiplier": begun}
+        facts["log_offsets"] = _copy_logs(source, run, shared.facts, config.multiplier.signal)
+        checkpoint.write(run / "checkpoints", shared.path.name, shared.tensors, facts)
+        tensors.save_arrays(run / "policy.safetensors", _part(shared.tensors, "policy"))
+        origin = {"algo": theirs.algo, "steps": facts["step"], "commit": recorded.get("commit")}
+        config_file.write(config, run, spec, {**recorded, "branched_from": origin})
+    finally:
+        lock.release()
+    trainer = launch.resume(run, inexact=inexact, display=display)
+    assert isinstance(trainer, Trainer)
+    return trainer
+
+
+def _part(tensors: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """The arrays of one field of the agent's state, by their names within it."""
+    prefix = f"{name}."
+    return {key.removeprefix(prefix): tensors[key] for key in tensors if key.startswith(prefix)}
+
+
+def _require_alike(config: Config, theirs: Config, source: Path) -> None:
+    if not isinstance(config, OffPolicyConfig) or not isinstance(theirs, OffPolicyConfig):
+        raise InvalidInput(f"--from {source}: only off-policy runs have a beginning to share")
+    others = {name: there for name, (_, there) in differing(config, theirs).items()}
+    # A tightened limit follows the error of a tail or of a mean, as the signal is.
+    free = set(FREE) - ({"multiplier.signal"} if config.multiplier.tighten else set())
+    said = ", ".join(
+        f"{name} ({there} there)" for name, there in others.items() if name not in free
+    )
+    if said:
+        raise InvalidInput(
+            f"--from {source} has another beginning: {said}; only steps and how the multiplier "
+            "moves may differ"
+        )
+    for one in (config, theirs):
+        if one.multiplier.signal not in SIGNALS:
+            raise InvalidInput(
+                f"multiplier.signal is {one.multiplier.signal}; with --from it must be one of "
+                f"{', '.join(SIGNALS)}"
+            )
+
+
+def _shared_checkpoint(
+    config: OffPolicyConfig, theirs: Config, source: Path
+) -> checkpoint.Checkpoint:
+    """The last one before the multiplier moves in either run."""
+    assert isinstance(theirs, OffPolicyConfig)
+    rest = min(config.multiplier_warmup_steps, theirs.multiplier_warmup_steps, config.steps)
+    folder = source / "checkpoints"
+    names = [name for name in checkpoint.step_names(folder) if checkpoint.step_of(name) <= rest]
+    if not names or checkpoint.step_of(names[-1]) == 0:
+        raise InvalidInput(
+            f"--from {source} keeps no checkpoint between step 0 and step {rest:,}, where the "
+            "multiplier begins to move"
+        )
+    if not (source / "replay").is_dir():
+        raise InvalidInput(f"--from {source} has no replay; a recorded run cannot be branched off")
+    if reached_step(source) > theirs.replay_capacity:
+        raise InvalidInput(
+            f"--from {source} is at step {reached_step(source):,} with a replay of "
+            f"{theirs.replay_capacity:,}, which may have lost its first steps"
+        )
+    try:
+        return checkpoint.load(folder / names[-1])
+    except checkpoint.Damaged as error:
+        raise InvalidInput(f"--from {source}: its checkpoint is damaged: {error}") from None
+
+
+def _copy_logs(source: Path, run: Path, facts: dict[str, Any], signal: str) -> dict[str, int]:
+    """Copies the logs up to the checkpoint; the signal becomes what it would have been here."""
+    step, offsets, lengths = facts["step"], facts["log_offsets"], {}
+    for name in EXACT:
+        file = f"{name}.jsonl"
+        data = (source / file).read_bytes()[: offsets[name]]
+        if name == "progress":
+            lines: list[dict[str, Any]] = [json.loads(line) for line in data.splitlines()]
+            lines = [line | {"signal": line[SIGNALS[signal]]} for line in lines]
+            data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        (run / file).write_bytes(data)
+        lengths[name] = len(data)
+    times = [line for line in read_lines(source / "timing.jsonl") if line["step"] <= step]
+    (run / "timing.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in times))
+    return lengths

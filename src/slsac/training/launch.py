@@ -1,0 +1,222 @@
+"""Beginning a run, and continuing one: from a configuration or a run directory to a trainer."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from slsac.config import Config, OffPolicyConfig, OnPolicyConfig
+from slsac.display import Display, Silent
+from slsac.envs import Copies, copies_of, env_source, is_factory, make_env
+from slsac.errors import EnvFailed, InvalidInput, env_failures
+from slsac.runs import config_file, provenance
+from slsac.runs.layout import ABOUT_POLICY, CONFIG, FOLDERS, LOGS, MARKER, POLICY
+from slsac.runs.lock import RunLock
+from slsac.runs.steps import reached_step
+from slsac.training.journal import Records
+from slsac.training.off_policy import Trainer as OffPolicyTrainer
+from slsac.training.on_policy import Trainer as OnPolicyTrainer
+from slsac.training.on_policy import check as check_on_policy
+from slsac.types import EnvSpec, SafeEnv
+
+
+class Trainer(Protocol):
+    """A run in progress, whichever way it learns: what the command line and `Agent` work with."""
+
+    run: Path
+    spec: EnvSpec
+    step: int
+    config: Any
+    """An `OffPolicyConfig` or an `OnPolicyConfig`; `Agent.learn` gives it more steps."""
+    state: Any
+    """All that is learned; ``state.policy`` is what `load_policy` gives."""
+    records: Records
+
+    @property
+    def agent(self) -> Any:
+        """The functions of the algorithm."""
+
+    @property
+    def schedule(self) -> str:
+        """When learning takes place, for a person."""
+
+    def advance(self, until: int) -> None:
+        """Trains up to step ``until``."""
+
+    def finish(self) -> None:
+        """Writes the final state and policy, and the final evaluation."""
+
+    def save_final(self) -> None:
+        """Writes the present state, to predict with."""
+
+    def save_checkpoint(self) -> None:
+        """Writes a checkpoint to go on from exactly."""
+
+    def load_checkpoint(self) -> None:
+        """Goes back to the newest readable checkpoint, logs included."""
+
+    def close(self) -> None:
+        """Gives up the run directory and the environments."""
+
+
+class Learner(NamedTuple):
+    """What a kind of config is trained by."""
+
+    trainer: Callable[..., Trainer]
+    check: Callable[[Any, EnvSpec, Copies], None]
+    """An error where the config does not suit the task."""
+
+
+LEARNERS: dict[type, Learner] = {
+    OffPolicyConfig: Learner(OffPolicyTrainer, lambda config, spec, copies: None),
+    OnPolicyConfig: Learner(OnPolicyTrainer, check_on_policy),
+}
+
+
+def start(
+    config: Config,
+    run: Path,
+    *,
+    env: Any = None,
+    overwrite: bool = False,
+    display: Display | None = None,
+    together: int = 1,
+) -> Trainer:
+    """Makes a new run directory and a trainer at step 0 in it.
+
+    Args:
+        env: an environment object or factory to use in place of the id that ``config`` names.
+        together: how many seeds learn in one update; see `slsac.training.cohort`.
+    """
+    require_free(run, overwrite=overwrite)
+    # Tried before anything is written or deleted: a bad env or config must not cost an old run.
+    source = config.env if env is None else env
+    made, copies = tried_env(source, config)
+    with contextlib.ExitStack() as opened:
+        _close_after(opened, made, source)
+        lock = claim(run)
+        opened.callback(lock.release)
+        trainer = LEARNERS[type(config)].trainer(
+            config, run, made, copies, display or Silent(), lock, new=True
+        )
+        opened.pop_all()
+        opened.callback(trainer.close)
+        trainer.records.log.begin()
+        trainer.save_checkpoint()
+        config_file.write(config, run, trainer.spec, provenance.describe(together))
+        opened.pop_all()
+    return trainer
+
+
+def tried_env(env: Any, config: Config) -> tuple[SafeEnv, Copies]:
+    """The env after a reset and a step, and how to make others; an error if any of it fails."""
+    source = env_source(env, config)
+    made = make_env(source)
+    with contextlib.ExitStack() as opened:
+        _close_after(opened, made, source)
+        try:
+            with env_failures():
+                made.reset(0)
+                made.step(np.zeros(made.spec.action_size, np.float32))
+        except EnvFailed as error:
+            raise EnvFailed(f"the environment failed in its first step: {error}") from error
+        copies = copies_of(source)
+        LEARNERS[type(config)].check(config, made.spec, copies)
+        opened.pop_all()
+    return made, copies
+
+
+def _close_after(opened: contextlib.ExitStack, made: SafeEnv, source: Any) -> None:
+    """Has a failed start close the env that it made; one that it was given stays open."""
+    if isinstance(source, str) or is_factory(source):
+        opened.callback(made.close)
+
+
+def claim(run: Path) -> RunLock:
+    """Makes ``run`` an empty run directory, whatever run was there, and locks it."""
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"run {str(run)!r} cannot be made: {error.strerror}") from None
+    # The marker says that what is here is ours, and without its config a run is none: a start or
+    # an overwrite that was killed half-way can be started again.
+    (run / MARKER).touch()
+    lock = RunLock(run)
+    try:
+        for name in (CONFIG, *LOGS, POLICY, *ABOUT_POLICY):
+            (run / name).unlink(missing_ok=True)
+        for name in FOLDERS:
+            shutil.rmtree(run / name, ignore_errors=True)
+    except BaseException:
+        lock.release()
+        raise
+    return lock
+
+
+def require_free(run: Path, *, overwrite: bool) -> None:
+    """An error unless a new run may be made in ``run``."""
+    refuse_others_files(run)
+    if (run / CONFIG).exists() and not overwrite:
+        raise InvalidInput(
+            f"run {str(run)!r} already holds a run; pass --overwrite (overwrite=True) to replace "
+            f"it, or go on with `slsac resume {run}`"
+        )
+
+
+def refuse_others_files(run: Path) -> None:
+    """An error unless ``run`` is new, empty, or a run directory."""
+    if run.exists() and not run.is_dir():
+        raise InvalidInput(f"run {str(run)!r} is a file; it must be a directory")
+    ours = (run / MARKER).exists() or (run / CONFIG).exists()
+    if run.exists() and not ours and any(run.iterdir()):
+        raise InvalidInput(
+            f"run {str(run)!r} holds other files; it must be a new or empty directory, or a run"
+        )
+
+
+def resume(
+    run: Path,
+    *,
+    steps: int | None = None,
+    env: Any = None,
+    inexact: bool = False,
+    display: Display | None = None,
+) -> Trainer:
+    """A trainer at the newest checkpoint of ``run``, ready to repeat and go on from there.
+
+    Args:
+        steps: a new total number of steps.
+        inexact: go on although versions or cores have changed, so that bits will differ.
+    """
+    config, spec, recorded = config_file.read(run)
+    now = provenance.describe()
+    changed = provenance.differences(recorded, now)
+    if changed and not inexact:
+        raise InvalidInput(
+            f"run {str(run)!r} cannot be repeated exactly here ({'; '.join(changed)}); "
+            "pass --inexact (inexact=True) to go on all the same"
+        )
+    if steps is not None:
+        config = config_file.with_steps(config, steps, begun=reached_step(run) > 0)
+    source = env_source(config.env if env is None else env, config)
+    made, learner = make_env(source), LEARNERS[type(config)]
+    with contextlib.ExitStack() as opened:
+        _close_after(opened, made, source)
+        config_file.require_same_task(made.spec, spec)
+        copies = copies_of(source)
+        learner.check(config, made.spec, copies)
+        lock = RunLock(run)
+        opened.callback(lock.release)
+        trainer = learner.trainer(config, run, made, copies, display or Silent(), lock, new=False)
+        opened.pop_all()
+        opened.callback(trainer.close)
+        trainer.load_checkpoint()
+        facts = {**now, "before_resume": recorded} if changed else recorded
+        config_file.write(config, run, trainer.spec, facts)
+        opened.pop_all()
+    return trainer

@@ -1,0 +1,118 @@
+"""``config.json``: written when a run begins, read back, and brought up to date where it is old."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from slsac.config import Config, OnPolicyConfig
+from slsac.config.overrides import from_dict, to_dict, with_overrides
+from slsac.config.presets import preset
+from slsac.errors import InvalidInput
+from slsac.runs.layout import CONFIG, write_atomically
+from slsac.types import EnvSpec
+
+LATER_FIELDS = (
+    "metadrive",
+    "metadrive.lidar",
+    "cost_critic.cost_scaling",
+    "cost_critic.members",
+    "cost_critic.risk_aversion",
+    "cost_critic.risk_measure",
+    "cost_critic.target_action",
+    "multiplier.damping",
+    "multiplier.derivative_delay",
+    "multiplier.derivative_gain",
+    "multiplier.integral_gain",
+    "multiplier.largest_tightening",
+    "multiplier.maximum",
+    "multiplier.proportional_gain",
+    "multiplier.smoothing",
+    "multiplier.tighten",
+    "multiplier.tightening_window",
+    "policy.exploration_noise",
+    "policy.target_noise",
+    "policy.target_noise_clip",
+    "policy.temperature_learning_rate",
+)
+"""Config fields that the first recorded runs do not know; any other that is missing was lost."""
+BEFORE_METADRIVE = {"lidar": "distance"}
+"""What runs did that are older than a field, where the field's preset has another value."""
+
+
+class ConfigFile(NamedTuple):
+    """The contents of a ``config.json``."""
+
+    config: Config
+    spec: EnvSpec
+    provenance: dict[str, Any]
+    """Versions, commit and machine; see `slsac.runs.provenance`."""
+
+
+def write(config: Config, run: Path, spec: EnvSpec, provenance: dict[str, Any]) -> None:
+    """Writes the resolved configuration, the task's sizes, and the run's provenance."""
+    values = {**to_dict(config), "spec": spec._asdict(), "provenance": provenance}
+    write_atomically(run / CONFIG, json.dumps(values, indent=2).encode() + b"\n")
+
+
+def read(run: Path) -> ConfigFile:
+    """Reads what `write` wrote; a field from `LATER_FIELDS` that is missing gets its preset's
+    value."""
+    path = run / CONFIG
+    if not path.exists():
+        raise InvalidInput(
+            f"run {str(run)!r} holds no run; it must be a directory with a config.json"
+        )
+    try:
+        values = json.loads(path.read_text())
+        if not isinstance(values, dict):
+            raise TypeError(f"it holds a {type(values).__name__}, not an object")
+        provenance, sizes = values.pop("provenance"), values.pop("spec")
+        bounds = {name: tuple(sizes[name]) for name in ("action_low", "action_high")}
+        spec = EnvSpec(**sizes | bounds)
+        known = to_dict(preset(values["algo"], values["env"]))
+        if known.get("metadrive"):
+            known["metadrive"] |= BEFORE_METADRIVE
+    except InvalidInput:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InvalidInput(f"{path} cannot be read: {type(error).__name__} {error}") from None
+    try:
+        return ConfigFile(from_dict(_filled(values, known)), spec, provenance)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: {error}") from None
+
+
+def _filled(values: dict[str, Any], known: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """``values`` with the later fields that it lacks taken from ``known``, at every level."""
+    later = {name: part for name, part in known.items() if prefix + name in LATER_FIELDS}
+    filled = later | values
+    for name, part in known.items():
+        if isinstance(part, dict) and isinstance(values.get(name), dict):
+            filled[name] = _filled(values[name], part, f"{prefix}{name}.")
+    return filled
+
+
+def with_steps(config: Config, steps: int, *, begun: bool) -> Config:
+    """``config`` with another total number of steps.
+
+    Raises InvalidInput where the run has ``begun`` and its learning rate depends on that number.
+    """
+    decays = isinstance(config, OnPolicyConfig) and config.learning_rate_decays
+    if begun and decays and steps != config.steps:
+        raise InvalidInput(
+            f"steps is {steps}; it must stay {config.steps} in this run, whose learning rate falls "
+            "to 0 at its last step (clipped.learning_rate_decay is linear)"
+        )
+    return with_overrides(config, {"steps": steps})
+
+
+def require_same_task(spec: EnvSpec, recorded: EnvSpec) -> None:
+    """Raise InvalidInput unless an env's sizes, bounds and horizon are those of the run."""
+    for name, ours, theirs in zip(EnvSpec._fields, spec, recorded, strict=True):
+        if ours != theirs:
+            raise InvalidInput(
+                f"{name} of the env is {ours}; the run was made with {theirs}: pass the same env, "
+                "as env= of Agent.load"
+            )

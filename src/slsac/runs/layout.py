@@ -1,0 +1,66 @@
+"""What a run directory holds. The only module that spells the name of a run's file.
+
+``config.json`` says what the run is. ``progress.jsonl`` has a line per epoch, ``episodes.jsonl``
+one per training episode, ``evaluations.jsonl`` one per evaluation, ``timing.jsonl`` the wall-clock
+times. ``policy.safetensors`` is the newest policy. ``checkpoints/`` and, off-policy, ``replay/``
+are what a resumed run continues from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+MARKER = ".slsac-run"
+"""Says that a directory is ours, even before it has a config."""
+LOCK = ".lock"
+CONFIG = "config.json"
+POLICY = "policy.safetensors"
+
+PROGRESS = "progress.jsonl"
+EPISODES = "episodes.jsonl"
+EVALUATIONS = "evaluations.jsonl"
+TIMING = "timing.jsonl"
+EXACT_LOGS = (PROGRESS, EPISODES, EVALUATIONS)
+"""Hold no wall-clock figure, so that a resumed run ends with the bytes of an undisturbed one."""
+LOGS = (*EXACT_LOGS, TIMING)
+
+CHECKPOINTS = "checkpoints"
+REPLAY = "replay"
+TENSORBOARD = "tensorboard"
+FOLDERS = (REPLAY, CHECKPOINTS, TENSORBOARD)
+
+CALIBRATION = "calibration.json"
+CERTIFICATE = "certificate.json"
+CERTIFICATE_PAGE = "certificate.html"
+CERTIFICATE_EPISODES = "certificate-episodes.json"
+ABOUT_POLICY = (CALIBRATION, CERTIFICATE, CERTIFICATE_PAGE, CERTIFICATE_EPISODES)
+"""What `slsac certify` leaves behind; it speaks of one policy, and goes with it."""
+
+STALE = "STALE"
+"""A file of this name says that later changes of the source altered learning."""
+
+STATE_TENSORS = "state.safetensors"
+STATE_FACTS = "state.json"
+"""The two files of a checkpoint."""
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a directory holds a run that has begun."""
+    return (folder / CONFIG).exists() and (folder / PROGRESS).exists()
+
+
+def policy_digest(run: Path) -> str:
+    """SHA-256 of the newest policy's file."""
+    return hashlib.sha256((run / POLICY).read_bytes()).hexdigest()
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replaces a file so that a reader sees the old bytes or the new, never a part."""
+    temporary = path.with_name(path.name + ".writing")
+    with open(temporary, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

@@ -1,0 +1,34 @@
+"""How far a run has come, read from its files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from slsac.config import OnPolicyConfig
+from slsac.runs import checkpoint, config_file
+from slsac.runs.layout import CHECKPOINTS, EVALUATIONS, PROGRESS
+from slsac.runs.log import read_lines
+
+
+def reached_step(run: Path) -> int:
+    """The last step at which a checkpoint or the final state was saved."""
+    folder = run / CHECKPOINTS
+    return max(checkpoint.newest_step(folder), checkpoint.final_step(folder))
+
+
+def trained_steps(run: Path) -> int:
+    """The steps that the run's policy has learned from."""
+    epochs = [int(line["step"]) for line in read_lines(run / PROGRESS)]
+    if isinstance(config_file.read(run).config, OnPolicyConfig):
+        return max(epochs, default=0)  # an epoch that is not whole teaches nothing
+    # A recorded run keeps no checkpoint; it was complete, and its logs end where it did.
+    evaluations = [int(line["step"]) for line in read_lines(run / EVALUATIONS)]
+    return reached_step(run) or max(epochs + evaluations, default=0)
+
+
+def completed_step(run: Path) -> int:
+    """The step at which the run was finished and, if it asks for one, finally evaluated; or 0."""
+    if config_file.read(run).config.final_evaluation_episodes == 0:
+        return checkpoint.final_step(run / CHECKPOINTS)
+    evaluations = read_lines(run / EVALUATIONS)
+    return int(evaluations[-1]["step"]) if evaluations and evaluations[-1]["final"] else 0

@@ -1,0 +1,59 @@
+"""Pytrees as safetensors files: every array under the name of its path in the tree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as parse_tensors
+from safetensors.numpy import save as format_tensors
+
+from slsac.errors import InvalidInput, RunDamaged
+from slsac.runs.layout import write_atomically
+
+Tree = TypeVar("Tree")
+
+
+def tensors_of(tree: Any) -> dict[str, np.ndarray]:
+    """Every array of a pytree by its path, as in ``reward_critics.weights[0]``."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {_name(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def tree_from(tensors: dict[str, np.ndarray], like: Tree, source: Path) -> Tree:
+    """The arrays put back into the structure of ``like``; names and shapes must match."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(like)
+    arrays = []
+    for path, leaf in leaves:
+        name = _name(path)
+        wanted = (np.shape(leaf), np.dtype(leaf.dtype))
+        seen = (tensors[name].shape, tensors[name].dtype) if name in tensors else "missing"
+        if seen != wanted:
+            raise RunDamaged(f"{source}: {name} is {seen}, its config asks for {wanted}")
+        arrays.append(jax.numpy.array(tensors[name]))
+    return jax.tree_util.tree_unflatten(structure, arrays)
+
+
+def _name(path: Any) -> str:
+    return jax.tree_util.keystr(path).lstrip(".")
+
+
+def save_tensors(path: Path, tree: Any) -> None:
+    """Writes the arrays of a pytree to one file, atomically."""
+    save_arrays(path, tensors_of(tree))
+
+
+def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Writes named arrays to one file, atomically."""
+    write_atomically(path, format_tensors(arrays))
+
+
+def load_tensors(path: Path, like: Tree) -> Tree:
+    """Reads what `save_tensors` wrote into the structure of ``like``."""
+    try:
+        return tree_from(parse_tensors(path.read_bytes()), like, path)
+    except (OSError, SafetensorError) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}") from None

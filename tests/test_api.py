@@ -11,13 +11,13 @@ import gymnasium as gym
 import jax
 import numpy as np
 import pytest
-from conftest import SMALL
 
 from slsac import Agent, make_env
 from slsac.api import env_name
 from slsac.envs.probe import Choice
 from slsac.errors import InvalidInput
 from slsac.runs import checkpoint
+from tests.support.agents import SMALL
 
 QUICK = SMALL | {
     "warmup_steps": 40,

@@ -15,8 +15,7 @@ from slsac.config.presets import ALGORITHMS
 from slsac.envs import list_envs
 from slsac.errors import InvalidInput
 from slsac.report.read import find_runs
-
-ROOT = Path(__file__).parent.parent
+from tests.support.paths import ROOT
 
 
 def load(script: str) -> ModuleType:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parent.parent / "src" / "slsac"
+from tests.support.paths import ROOT
+
+PACKAGE = ROOT / "src" / "slsac"
 LAYERS = (
     ("_version", "errors", "types", "seeds", "formatting", "tasks"),
     ("config", "stats"),

@@ -34,7 +34,7 @@ print(json.dumps({
 def evaluate(run: Path, video: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     # A process of its own: the GL backend is chosen when mujoco is imported.
     return subprocess.run(
-        [sys.executable, "-m", "slsac.cli", "evaluate", str(run), "--episodes", "3", "--json",
+        [sys.executable, "-m", "slsac", "evaluate", str(run), "--episodes", "3", "--json",
          "--video", str(video), "--video-episodes", "2"],
         env={**os.environ, **environment}, capture_output=True, text=True, timeout=300,
     )  # fmt: skip

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import small_config
 
 from slsac import Agent
 from slsac.cli import main
@@ -41,6 +40,7 @@ from slsac.runs import config_file
 from slsac.runs.log import read_lines
 from slsac.training import launch
 from slsac.types import EnvSpec, Step
+from tests.support.agents import small_config
 
 ENV = "MetaDriveSafe-v0"
 

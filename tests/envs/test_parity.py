@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import mujoco
 import numpy as np
 import pytest
 
-from slsac.envs.safety_gymnasium import TASKS, SafetyGymnasiumEnv
+from slsac.envs.safety_gymnasium import SafetyGymnasiumEnv
+from slsac.tasks import SAFETY_GYMNASIUM
+from tests.support.paths import ROOT
 
-RECORDS = Path(__file__).parents[1] / "data" / "parity"
+RECORDS = ROOT / "tests" / "data" / "parity"
 EXACT_ENGINE = "3.1.6"
 EPISODES = {"velocity": 20, "navigation": 4}
 
@@ -38,7 +38,7 @@ def random_episode(env: SafetyGymnasiumEnv, seed: int) -> tuple[float, float, in
     reason=f"trajectories are compared on mujoco {EXACT_ENGINE}; this is {mujoco.__version__}",
 )
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("env_id", TASKS)
+@pytest.mark.parametrize("env_id", SAFETY_GYMNASIUM)
 def test_first_steps_equal_the_recorded_ones(env_id: str, seed: int) -> None:
     record = np.load(RECORDS / f"{env_id}.npz")
     env = SafetyGymnasiumEnv(env_id)
@@ -55,7 +55,7 @@ def test_first_steps_equal_the_recorded_ones(env_id: str, seed: int) -> None:
     env.close()
 
 
-@pytest.mark.parametrize("env_id", TASKS)
+@pytest.mark.parametrize("env_id", SAFETY_GYMNASIUM)
 def test_random_policy_has_the_recorded_statistics(env_id: str) -> None:
     recorded = np.load(RECORDS / f"{env_id}.npz")["random_policy_episodes"]
     env = SafetyGymnasiumEnv(env_id)

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from slsac.envs import list_envs, make_env
-from slsac.envs.safety_gymnasium import TASKS, SafetyGymnasiumEnv
+from slsac.envs.safety_gymnasium import SafetyGymnasiumEnv
 from slsac.errors import InvalidInput
-from slsac.tasks import family
+from slsac.tasks import SAFETY_GYMNASIUM, family
 from slsac.video import BACKENDS, draws
 
 OBSERVATION_SIZES = {
@@ -47,7 +47,7 @@ def play(env: SafetyGymnasiumEnv, seed: int, steps: int, action_seed: int) -> li
 
 
 def test_the_ten_tasks_are_there_with_their_sizes_and_horizons() -> None:
-    assert set(TASKS) == set(OBSERVATION_SIZES)
+    assert set(SAFETY_GYMNASIUM) == set(OBSERVATION_SIZES)
     for env_id, size in OBSERVATION_SIZES.items():
         env = make_env(env_id)
         observation = env.reset(0)
@@ -60,13 +60,13 @@ def test_the_ten_tasks_are_there_with_their_sizes_and_horizons() -> None:
 
 def test_every_task_is_listed_and_has_a_family() -> None:
     listed = dict(list_envs())
-    for env_id in TASKS:
+    for env_id in SAFETY_GYMNASIUM:
         assert listed[env_id]
         assert family(env_id) == ("navigation" if env_id in NAVIGATION else "velocity")
     assert family("Pendulum-v1") == "other"
 
 
-@pytest.mark.parametrize("env_id", TASKS)
+@pytest.mark.parametrize("env_id", SAFETY_GYMNASIUM)
 def test_an_episode_depends_on_its_seed_alone(env_id: str) -> None:
     steps = 150 if env_id in NAVIGATION else 1000
     fresh = play(SafetyGymnasiumEnv(env_id), 7, steps, action_seed=5)

@@ -161,7 +161,7 @@ def startup(env: str) -> Record:
         def train(run: str) -> None:
             options = {"--warmup-steps": 300, "--steps": 302, "--final-evaluation-episodes": 0}
             flags = [str(part) for option in options.items() for part in option]
-            command = [sys.executable, "-m", "slsac.cli", "train", "--env", env, "--run"]
+            command = [sys.executable, "-m", "slsac", "train", "--env", env, "--run"]
             done = subprocess.run(
                 [*command, f"{folder}/{run}", *flags], capture_output=True, text=True, check=False
             )

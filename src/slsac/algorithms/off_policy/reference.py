@@ -1,8 +1,9 @@
 """SL-SAC's update on one page, written to be read: loops over critics, nothing stacked or fused.
 
 Training never calls this. It is the standard that `off_policy.build` is held to
-(tests/test_reference.py), and the place to see the whole algorithm at once, with the paper's
-symbols beside the code. It knows what the preset ``sl-sac`` uses and no other options.
+(tests/algorithms/off_policy/test_reference.py), and the place to see the whole algorithm at once,
+with the paper's symbols beside the code. It knows what the preset ``sl-sac`` uses and no other
+options.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ import gymnasium as gym
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import small_config
 
 from slsac import Agent
 from slsac.cli import main
@@ -24,6 +23,7 @@ from slsac.runs.log import RunLog
 from slsac.training import launch
 from slsac.training.off_policy import Trainer
 from slsac.types import Step
+from tests.support.agents import small_config
 
 Start = Callable[..., Trainer]
 

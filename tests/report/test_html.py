@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from browser import Page, browser, find_browser
-from recorded import HOPPER, make_run
 
 from slsac.cli import main
 from slsac.report.html import as_script_json, calibration, config_differences, page
 from slsac.report.table import summarise_runs
 from slsac.runs.layout import policy_digest
 from slsac.runs.log import read_lines
+from tests.support.browser import Page, browser, find_browser
+from tests.support.paths import ROOT
+from tests.support.recorded import HOPPER, make_run
 
-ROOT = Path(__file__).parent.parent
 RECORDED = ROOT / "results" / "short"
 GOAL = "SafetyPointGoal1-v0"
 

@@ -1,4 +1,4 @@
-"""The tightened limit, by hand and in training; tests/test_resume.py has it resumed."""
+"""The tightened limit, by hand and in training; tests/training/test_resume.py has it resumed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import small_config
 
 from slsac.algorithms.tightening import Tightening
 from slsac.envs.probe import Choice, HeavyTail
 from slsac.errors import InvalidInput
 from slsac.runs.log import read_lines
 from slsac.training.off_policy import Trainer
+from tests.support.agents import small_config
 
 Start = Callable[..., Trainer]
 

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from batches import SPEC, make_batch
 
 from slsac.algorithms.off_policy import reward_critic
 from slsac.config.presets import SL_SAC
 from slsac.networks import MLP
+from tests.support.batches import SPEC, make_batch
 
 REWARD = replace(SL_SAC.reward_critic, pairs=2, hidden=(8, 8))
 CRITICS = reward_critic.build(REWARD, SPEC)

@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from batches import SPEC, make_batch
 
 from slsac.algorithms.off_policy import cost_critic
 from slsac.algorithms.off_policy.cost_critic import QuantileNetwork, above_floor, draw_fractions
 from slsac.config.presets import SAC_LAG, SL_SAC
 from slsac.networks import MLP, Largest
 from slsac.types import Batch
+from tests.support.batches import SPEC, make_batch
 
 KEY = jax.random.PRNGKey(0)
 COST = replace(SL_SAC.cost_critic, hidden=(8, 8), embedding=6)

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize
-from test_ppo_lag import a_policy, some_samples
 
 from slsac.algorithms.on_policy import cpo
 from slsac.algorithms.on_policy import policy as gaussian
 from slsac.config.presets import CPO
+from tests.support.gaussians import a_policy, some_samples
 
 DELTA = 0.01
 SOLVE = jax.jit(cpo.solve, static_argnums=4)

@@ -12,10 +12,10 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from slsac.algorithms.on_policy import policy as gaussian
-from slsac.algorithms.on_policy.policy import Gaussian
 from slsac.algorithms.on_policy.ppo_lag import clipped_surrogate, mixed_advantage, policy_loss
 from slsac.algorithms.on_policy.samples import Samples, run_passes
 from slsac.training.moments import RunningMoments
+from tests.support.gaussians import a_policy, some_samples
 
 
 @pytest.mark.parametrize(
@@ -44,24 +44,6 @@ def test_mixed_advantage_by_hand() -> None:
     assert float(mixed_advantage(jnp.float32(2), jnp.float32(3), jnp.float32(0))) == 2.0
     # (2 - 3 * 3) / 4
     assert float(mixed_advantage(jnp.float32(2), jnp.float32(3), jnp.float32(3))) == -1.75
-
-
-def a_policy(log_std: float = -0.3) -> Gaussian:
-    made = gaussian.init(3, 2, (8,), log_std, jax.random.PRNGKey(0)).gaussian
-    return made._replace(log_std=jnp.array([log_std, 0.2]))
-
-
-@functools.partial(jax.jit, static_argnums=1)
-def some_samples(policy: Gaussian, rows: int) -> Samples:
-    keys = jax.random.split(jax.random.PRNGKey(1), 4)
-    observation = jax.random.normal(keys[0], (rows, 3))
-    mean = gaussian.mean_action(policy, observation)
-    action = mean + jnp.exp(policy.log_std) * jax.random.normal(keys[1], mean.shape)
-    advantages = jax.random.normal(keys[2], (2, rows))
-    return Samples(
-        observation, action, gaussian.log_prob(action, mean, policy.log_std), mean,
-        advantages[0], advantages[1], jnp.zeros(rows), jnp.zeros(rows),
-    )  # fmt: skip
 
 
 def test_before_any_step_the_loss_is_minus_the_mean_mixed_advantage() -> None:

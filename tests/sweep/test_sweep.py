@@ -15,10 +15,7 @@ from typing import NamedTuple
 
 import pytest
 import yaml
-from conftest import SMALL_SPEC, wait_for, write_spec
-from recorded import make_run
 from rich.console import Console
-from test_resume import everything, finished_steps
 
 from slsac.cli import main
 from slsac.config.overrides import with_overrides
@@ -33,6 +30,10 @@ from slsac.sweep.schedule import make_job, make_products
 from slsac.sweep.schedule import run as run_trials
 from slsac.sweep.view import Entry, State, View, cells
 from slsac.training import launch
+from tests.support.recorded import make_run
+from tests.support.runs import everything, finished_steps
+from tests.support.sweeps import SMALL_SPEC, write_spec
+from tests.support.waiting import wait_for
 
 TRIALS = ("sac-lag/ProbeChoice-v0/seed0", "sac-lag/ProbeChoice-v0/seed1")
 DISTURBED_STEPS = 6_000
@@ -45,7 +46,7 @@ def slsac(*arguments: str) -> subprocess.Popen[str]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         return subprocess.Popen(
-            [sys.executable, "-m", "slsac.cli", *arguments],
+            [sys.executable, "-m", "slsac", *arguments],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
     finally:

@@ -10,20 +10,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import small_config
-from test_probes import (
+
+from slsac.algorithms.off_policy import cost_critic
+from slsac.envs.probe import Choice
+from slsac.training import launch
+from slsac.training.off_policy import Trainer
+from tests.support.agents import small_config
+from tests.support.probes import (
     CHOICE,
     SOME_FRACTIONS,
     average_outcome,
     cost_quantiles,
     reward_values,
 )
-from test_resume import quick_config, stopped, undisturbed
-
-from slsac.algorithms.off_policy import cost_critic
-from slsac.envs.probe import Choice
-from slsac.training import launch
-from slsac.training.off_policy import Trainer
+from tests.support.runs import quick_config, stopped, undisturbed
 
 Start = Callable[..., Trainer]
 

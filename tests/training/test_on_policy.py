@@ -15,8 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import small_config, wait_for
-from test_resume import everything, finished_steps, slsac, stopped, undisturbed
 
 from slsac import Agent
 from slsac.algorithms.on_policy.agent import Constraint
@@ -30,6 +28,9 @@ from slsac.runs.log import read_lines
 from slsac.training import launch
 from slsac.training.on_policy import Trainer
 from slsac.types import Episode, Step
+from tests.support.agents import small_config
+from tests.support.runs import everything, finished_steps, slsac, stopped, undisturbed
+from tests.support.waiting import wait_for
 
 Start = Callable[..., Trainer]
 ALGOS = ("ppo-lag", "cpo")

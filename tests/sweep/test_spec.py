@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import SMALL_SPEC, write_spec
 
-from slsac.cli import main, parse_overrides
+from slsac.cli import main
+from slsac.cli.main import parse_overrides
 from slsac.config.overrides import with_overrides
 from slsac.config.presets import preset
 from slsac.sweep import spec as grid
-
-ROOT = Path(__file__).parent.parent
+from tests.support.paths import ROOT
+from tests.support.sweeps import SMALL_SPEC, write_spec
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import functools
 import math
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 import jax
@@ -18,6 +17,7 @@ from slsac.config.overrides import field_names, with_overrides
 from slsac.config.presets import ALGORITHMS, BASELINES, FAMILIES, METADRIVE, START_STEPS, preset
 from slsac.errors import InvalidInput
 from slsac.types import Batch, EnvSpec
+from tests.support.paths import ROOT
 
 VELOCITY = "SafetyHopperVelocity-v1"
 NAVIGATION = "SafetyPointGoal1-v0"
@@ -271,7 +271,7 @@ def test_ablation_changes_one_cell_and_the_default_member_none(algo: str, env: s
 
 
 def test_page_of_ablations_says_what_each_one_changes() -> None:
-    page = (Path(__file__).parent.parent / "docs" / "algorithms" / "ablations.md").read_text()
+    page = (ROOT / "docs" / "algorithms" / "ablations.md").read_text()
     rows = re.findall(r"^\| `(sl-sac/[^`]+)` \| `([^`]+)` \| `([^`]+)` \|", page, re.MULTILINE)
     assert [name for name, _, _ in rows] == ABLATIONS
     base = preset("sl-sac", VELOCITY)

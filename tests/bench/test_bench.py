@@ -17,8 +17,9 @@ from slsac.cli import main
 from slsac.config.overrides import with_overrides
 from slsac.config.presets import off_policy_preset
 from slsac.envs import make_env
+from tests.support.paths import ROOT
 
-PERFORMANCE = Path(__file__).parent.parent / "docs" / "performance.md"
+PERFORMANCE = ROOT / "docs" / "performance.md"
 
 
 def test_every_section_has_its_columns_and_its_place_on_the_page() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import small_config
 
 from slsac.api import Agent
 from slsac.certificate import certify as certificate
@@ -23,6 +22,7 @@ from slsac.runs import layout
 from slsac.stats.confidence import cvar_upper_bound, share_upper_bound
 from slsac.stats.tail import empirical_cvar
 from slsac.training import launch
+from tests.support.agents import small_config
 
 
 @pytest.fixture(scope="module")

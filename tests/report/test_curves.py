@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recorded import make_run
 
 from slsac.cli import main
 from slsac.report.curves import (
@@ -22,6 +21,7 @@ from slsac.report.curves import (
 )
 from slsac.report.read import find_runs, group_runs
 from slsac.report.table import marks
+from tests.support.recorded import make_run
 
 
 def test_a_window_holds_the_episodes_that_ended_in_it(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recorded import HOPPER, make_run
 
 from slsac.errors import InvalidInput
 from slsac.report.aggregate import (
@@ -18,6 +17,7 @@ from slsac.report.aggregate import (
     trimmed_means,
 )
 from slsac.report.read import changes, command, find_runs, group_runs
+from tests.support.recorded import HOPPER, make_run
 
 ANT = "SafetyAntVelocity-v1"
 

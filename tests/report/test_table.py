@@ -7,7 +7,6 @@ import io
 from pathlib import Path
 
 import pytest
-from recorded import HOPPER, make_run
 
 from slsac.cli import main
 from slsac.report.formats import Cell, as_html, as_latex, as_markdown
@@ -19,6 +18,7 @@ from slsac.report.published import (
     reference,
 )
 from slsac.report.table import render, sections, summarise_runs, write_table
+from tests.support.recorded import HOPPER, make_run
 
 
 @pytest.fixture

@@ -10,8 +10,6 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from conftest import small_config
-from test_resume import everything, undisturbed
 
 from slsac.cli import main
 from slsac.config import Config
@@ -21,6 +19,8 @@ from slsac.runs import checkpoint, config_file, policy
 from slsac.runs.log import read_lines
 from slsac.runs.steps import completed_step
 from slsac.training import branch
+from tests.support.agents import small_config
+from tests.support.runs import everything, undisturbed
 
 
 def quick(algo: str = "sl-sac", **overrides: Any) -> Config:

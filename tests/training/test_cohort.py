@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from conftest import small_config
 
 from slsac.cli import main
 from slsac.display import Silent
@@ -21,6 +20,7 @@ from slsac.runs.log import read_lines
 from slsac.runs.steps import completed_step
 from slsac.training import cohort, launch
 from slsac.training import journal as records
+from tests.support.agents import small_config
 
 STEPS = 260
 """200 random ones and 60 updates."""

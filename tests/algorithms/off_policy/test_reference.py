@@ -9,12 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from conftest import small_config
 
 from slsac.algorithms.off_policy import agent as off_policy
 from slsac.algorithms.off_policy import reference
 from slsac.bench.update import random_batch
 from slsac.types import EnvSpec
+from tests.support.agents import small_config
 
 
 def in_double(array: Any) -> Any:

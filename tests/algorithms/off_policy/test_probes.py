@@ -4,39 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from slsac.algorithms.off_policy import reward_critic
 from slsac.certificate.certify import certify
 from slsac.envs.probe import Choice, HeavyTail
 from slsac.training import launch
 from slsac.training.off_policy import Trainer
+from tests.support.probes import (
+    CHOICE,
+    SOME_FRACTIONS,
+    average_outcome,
+    cost_quantiles,
+    reward_values,
+)
 
 Start = Callable[..., Trainer]
-
-
-def reward_values(trainer: Trainer, observation: np.ndarray, action: float = 0.0) -> np.ndarray:
-    """Q of every critic at one state and action."""
-    critics = reward_critic.build(trainer.config.reward_critic, trainer.spec)
-    values = critics.values(
-        trainer.state.reward_critics, jnp.float32(observation)[None], jnp.full((1, 1), action)
-    )
-    return np.asarray(values[:, 0])
-
-
-def cost_quantiles(
-    trainer: Trainer, observation: np.ndarray, fractions: np.ndarray, action: float = 0.0
-) -> np.ndarray:
-    """Z(tau) of the cost critic at one state and action."""
-    quantiles = trainer.state.cost_critic(
-        jnp.float32(observation)[None], jnp.full((1, 1), action), jnp.float32(fractions)[None]
-    )
-    return np.asarray(quantiles[0])
-
-
-SOME_FRACTIONS = np.array([0.1, 0.5, 0.9])
 
 
 def test_one_step_is_worth_its_reward_and_its_cost(start: Start) -> None:
@@ -103,25 +86,6 @@ def test_the_cost_critic_learns_a_heavy_tail(start: Start) -> None:
             cvar = cost_quantiles(trainer, observation, tail, action).mean()
             true = HeavyTail.cvar(state, effort, tail_fraction)
             assert cvar == pytest.approx(true, rel=0.15)
-
-
-CHOICE = {
-    "cost_limit": Choice.LIMIT,
-    "policy__temperature": 1e-3,
-    # An effort has no later consequence here; a short horizon keeps noise out of the values.
-    "reward_critic__discount": 0.5,
-    "cost_critic__discount": 0.5,
-}
-
-
-def average_outcome(trainer: Trainer) -> tuple[float, float]:
-    """Return and cost over the next 2,000 steps: a policy swings a little around its balance."""
-    results = []
-    for _ in range(10):
-        trainer.advance(trainer.step + 200)
-        results.append(trainer.evaluate_now(1, final=False))
-    returns, costs = zip(*((one.returns[0], one.costs[0]) for one in results), strict=True)
-    return float(np.mean(returns)), float(np.mean(costs))
 
 
 def test_the_binding_constraint_is_kept_at_little_loss(start: Start) -> None:

@@ -1,5 +1,5 @@
-"""What a run is made of: dataclasses (`parts`, `run`), their values (`presets`), and the way in and
-out of plain data (`overrides`)."""
+"""What determines a run: dataclasses (`parts`, `run`), their values (`presets`), and conversion to
+and from plain data (`overrides`)."""
 
 from slsac.config.parts import (
     ClippedConfig,

@@ -1,4 +1,4 @@
-"""Configs from and to plain data: flags, YAML, JSON and Python arguments share this one way in."""
+"""Configs to and from plain data: flags, YAML, JSON and Python arguments all come in here."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from slsac.errors import InvalidInput, unknown_name
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """A JSON-ready dict of a config, nested as the dataclasses are."""
+    """A config as a JSON-ready dict, nested as the dataclasses are."""
     return dataclasses.asdict(config)
 
 
 def from_dict(values: Mapping[str, Any], kind: type | None = None, prefix: str = "") -> Any:
-    """Rebuilds a config from `to_dict`'s output; every field must be there and no other.
+    """The config that `to_dict` wrote. Raise InvalidInput unless it has every field and no other.
 
     Args:
-        kind: the config class; that of the algorithm's preset if not given.
+        kind: the config class; by default that of the algorithm's preset.
     """
     kind = kind or type(algorithm(str(values.get("algo"))).config)
     hints = typing.get_type_hints(kind)
@@ -43,43 +43,43 @@ def with_overrides(config: Any, overrides: Mapping[str, Any]) -> Any:
     """A copy of ``config`` with fields replaced.
 
     Args:
-        overrides: values by dotted name (``reward_critic.pairs``), or nested mappings; text is
-            converted to the field's type, so that flags, YAML and Python share this one way in.
+        overrides: values by dotted name (``reward_critic.pairs``), or nested mappings. Text is
+            converted to the field's type, so flags need no parsing of their own.
     """
     return _overridden(config, overrides, "", field_names(type(config), optional_parts=True))
 
 
 def _overridden(config: Any, overrides: Mapping[str, Any], prefix: str, known: list[str]) -> Any:
-    """One part of a config; ``known`` are the names of all fields, for the error's hint."""
+    """One part of a config; ``known`` lists the names of all fields, for the error's hint."""
     kind = type(config)
     hints = typing.get_type_hints(kind)
-    here: dict[str, Any] = {}
-    below: dict[str, dict[str, Any]] = {}
-    for given, value in overrides.items():
-        name = str(given).replace("-", "_")
+    replaced: dict[str, Any] = {}
+    inside: dict[str, dict[str, Any]] = {}
+    for key, value in overrides.items():
+        name = str(key).replace("-", "_")
         head, _, rest = name.partition(".")
         if head not in hints or (rest and _part(hints[head]) is None):
             raise _unknown_field(prefix + name, known)
         if rest:
-            below.setdefault(head, {})[rest] = value
+            inside.setdefault(head, {})[rest] = value
         elif _part(hints[head]) is not None and isinstance(value, Mapping):
-            below.setdefault(head, {}).update(value)
+            inside.setdefault(head, {}).update(value)
         else:
-            here[head] = _coerce(value, hints[head], prefix + head)
-            if here[head] is None and dataclasses.is_dataclass(getattr(config, head)):
+            replaced[head] = _coerce(value, hints[head], prefix + head)
+            if replaced[head] is None and dataclasses.is_dataclass(getattr(config, head)):
                 raise InvalidInput(
                     f"{prefix}{head} is {value!r}; it is a group of fields, set one of them"
                 )
-    for head, nested in below.items():
-        part = here.get(head, getattr(config, head))
+    for head, nested in inside.items():
+        part = replaced.get(head, getattr(config, head))
         if part is None:
             raise InvalidInput(
                 f"config field {prefix}{head}.{next(iter(nested))} cannot be set: "
                 f"{prefix}{head} is none for this env"
             )
-        here[head] = _overridden(part, nested, f"{prefix}{head}.", known)
+        replaced[head] = _overridden(part, nested, f"{prefix}{head}.", known)
     fields = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
-    return _construct(kind, fields | here, prefix)
+    return _construct(kind, fields | replaced, prefix)
 
 
 def field_names(
@@ -88,7 +88,7 @@ def field_names(
     """The dotted name of every field that holds a value.
 
     Args:
-        optional_parts: also the fields of parts that a config may lack, in place of their name.
+        optional_parts: list the fields of a part that a config may lack, not the part's name.
     """
     names = []
     for name, hint in typing.get_type_hints(kind).items():
@@ -101,7 +101,7 @@ def field_names(
 
 
 def dotted(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """`to_dict`'s output without nesting: every value by its dotted name."""
+    """`to_dict`'s output without nesting: values by dotted name."""
     flat: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping):
@@ -111,15 +111,15 @@ def dotted(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def differing(one: Any, other: Any) -> dict[str, tuple[Any, Any]]:
-    """Both values of every field in which two configs differ, by dotted name."""
-    first, second = dotted(to_dict(one)), dotted(to_dict(other))
+def differing(config: Any, other: Any) -> dict[str, tuple[Any, Any]]:
+    """Both values of each field in which two configs differ, by dotted name."""
+    first, second = dotted(to_dict(config)), dotted(to_dict(other))
     pairs = {name: (first.get(name), second.get(name)) for name in (first | second)}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def as_flags(config: Config) -> list[str]:
-    """The arguments of `slsac train` that give ``config``: its preset, and what differs from it."""
+    """The arguments of `slsac train` that give ``config``: its preset and what differs from it."""
     changed = differing(config, preset(config.algo, config.env))
     named = {"algo": config.algo, "env": config.env, "seed": config.seed, "steps": config.steps}
     named |= {name: value for name, (value, _) in changed.items()}
@@ -131,7 +131,7 @@ def as_flags(config: Config) -> list[str]:
 
 
 def _part(hint: Any) -> type | None:
-    """The config class that a field holds, or may hold."""
+    """The config class that a field of type ``hint`` holds or may hold; None for a plain value."""
     for kind in (hint, *typing.get_args(hint)):
         if dataclasses.is_dataclass(kind):
             return typing.cast(type, kind)
@@ -139,6 +139,7 @@ def _part(hint: Any) -> type | None:
 
 
 def _unknown_field(name: str, known: list[str]) -> InvalidInput:
+    """The error for a field that does not exist; its own name elsewhere is the best suggestion."""
     same_leaf = [other for other in known if other.rpartition(".")[2] == name.rpartition(".")[2]]
     if same_leaf:
         return InvalidInput(
@@ -151,14 +152,14 @@ def _construct(kind: type, fields: dict[str, Any], prefix: str) -> Any:
     try:
         return kind(**fields)
     except InvalidInput as error:
-        # Parts validate themselves and do not know where they hang; nested errors already do.
+        # A part does not know the path to itself; errors from further inside already have theirs.
         text = str(error)
         named = text.partition(" ")[0] in fields
         raise InvalidInput(prefix + text if named else text) from None
 
 
 def _coerce(value: Any, hint: Any, name: str) -> Any:
-    """``value`` as the type that ``hint`` asks for, or an error that names the field."""
+    """``value`` converted to ``hint``. Raise InvalidInput, with the field's name, if it cannot be."""
     origin = typing.get_origin(hint)
     if dataclasses.is_dataclass(hint):
         if isinstance(value, typing.cast(type, hint)):

@@ -1,34 +1,28 @@
 """The parts of a configuration: one frozen dataclass each, validated on construction.
 
-There are no default values here; `slsac.config.presets` is the only home of numbers.
+No field has a default value: `slsac.config.presets` is the only home of numbers.
 """
 
 from __future__ import annotations
 
-import typing
 from dataclasses import dataclass
 from typing import Literal
 
-from slsac.errors import InvalidInput
+from slsac.config.checks import (
+    require,
+    require_above_zero,
+    require_at_least,
+    require_below_one,
+    require_choices,
+    require_widths,
+)
 
 OptimiserKind = Literal["asgld", "sgld", "psgld", "preconditioned_asgld", "adam", "adamw"]
 
 
-def require_choices(part: object) -> None:
-    for name, hint in typing.get_type_hints(type(part)).items():
-        if typing.get_origin(hint) is Literal:
-            value, allowed = getattr(part, name), typing.get_args(hint)
-            require(value in allowed, name, repr(value), f"one of {', '.join(allowed)}")
-
-
-def require(ok: bool, field: str, value: object, allowed: str) -> None:
-    if not ok:
-        raise InvalidInput(f"{field} is {value}; it must be {allowed}")
-
-
 @dataclass(frozen=True)
 class OptimiserConfig:
-    """An optimiser by name; the last five fields are read by the Langevin ones only."""
+    """An optimiser by name; only the Langevin optimisers read the last four fields."""
 
     kind: OptimiserKind
     """The update rule; langevin.py has the formulas."""
@@ -55,18 +49,9 @@ class OptimiserConfig:
 
     def __post_init__(self) -> None:
         require_choices(self)
-        require(self.learning_rate > 0, "learning_rate", self.learning_rate, "above 0")
-        require(0 <= self.beta1 < 1, "beta1", self.beta1, "in [0, 1)")
-        require(0 <= self.beta2 < 1, "beta2", self.beta2, "in [0, 1)")
-        require(self.epsilon > 0, "epsilon", self.epsilon, "above 0")
-        require(self.weight_decay >= 0, "weight_decay", self.weight_decay, "at least 0")
-        require(
-            self.inverse_temperature >= 0,
-            "inverse_temperature",
-            self.inverse_temperature,
-            "at least 0",
-        )
-        require(self.clip > 0, "clip", self.clip, "above 0")
+        require_above_zero(self, "learning_rate", "epsilon", "clip")
+        require_below_one(self, "beta1", "beta2")
+        require_at_least(0, self, "weight_decay", "inverse_temperature")
         require(
             self.max_gradient_norm is None or self.max_gradient_norm > 0,
             "max_gradient_norm", self.max_gradient_norm, "above 0, or none",
@@ -76,7 +61,7 @@ class OptimiserConfig:
 @dataclass(frozen=True)
 class PolicyConfig:
     head: Literal["squashed-gaussian", "deterministic"]
-    """How actions are made from the network's output."""
+    """How the network's output becomes an action."""
     hidden: tuple[int, ...]
     """Widths of the hidden layers."""
     optimiser: OptimiserConfig
@@ -93,17 +78,20 @@ class PolicyConfig:
     log_std_min: float
     """Lower bound of the Gaussian's log standard deviation."""
     log_std_max: float
-    """Upper bound of the same."""
+    """Upper bound of the Gaussian's log standard deviation."""
     exploration_noise: float
     """Standard deviation of the noise on a deterministic policy's actions while training."""
     target_noise: float
-    """The same for next actions in the critics' targets (target smoothing)."""
+    """Standard deviation of the noise on next actions in the critics' targets (smoothing)."""
     target_noise_clip: float
-    """Bound of the noise in targets."""
+    """Bound of the noise in the critics' targets."""
 
     def __post_init__(self) -> None:
         require_choices(self)
-        require(self.temperature >= 0, "temperature", self.temperature, "at least 0")
+        require_at_least(
+            0, self, "temperature", "exploration_noise", "target_noise", "target_noise_clip"
+        )
+        require_above_zero(self, "temperature_learning_rate")
         require(
             not self.automatic_temperature or self.temperature > 0,
             "temperature", self.temperature, "above 0 where it is automatic",
@@ -112,13 +100,7 @@ class PolicyConfig:
             self.log_std_min < self.log_std_max,
             "log_std_min", self.log_std_min, "below log_std_max",
         )  # fmt: skip
-        require_widths("hidden", self.hidden)
-        for name in ("exploration_noise", "target_noise", "target_noise_clip"):
-            require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
-        require(
-            self.temperature_learning_rate > 0,
-            "temperature_learning_rate", self.temperature_learning_rate, "above 0",
-        )  # fmt: skip
+        require_widths(self, "hidden")
         require(
             self.head != "deterministic" or not self.automatic_temperature,
             "automatic_temperature", self.automatic_temperature, "false for a deterministic head",
@@ -139,22 +121,24 @@ class RewardCriticConfig:
 
     def __post_init__(self) -> None:
         require_choices(self)
-        require(self.pairs >= 1, "pairs", self.pairs, "at least 1")
-        require(0 <= self.discount < 1, "discount", self.discount, "in [0, 1)")
-        require_widths("hidden", self.hidden)
+        require_at_least(1, self, "pairs")
+        require_below_one(self, "discount")
+        require_widths(self, "hidden")
 
 
 @dataclass(frozen=True)
 class CostCriticConfig:
     kind: Literal["quantile", "scalar"]
-    """Quantile: the whole distribution, and a risk of it is charged. Scalar: its mean, which is."""
+    """Quantile: learns the cost's distribution and charges a risk measure of it. Scalar: learns and
+    charges its mean."""
     risk_measure: Literal["cvar", "mean", "entropic", "mean-deviation", "worst-quantile"]
-    """What the policy is charged of a quantile critic's distribution; risk.py has the formulas."""
+    """The risk that a quantile critic charges the policy for; risk.py has the formulas."""
     risk_aversion: float
-    """Of entropic: its theta, in 1 / cost. Of mean-deviation: how many standard deviations."""
+    """Entropic: theta, in 1 / cost. Mean-deviation: number of standard deviations."""
     members: int
-    """Number of critics that learn side by side. Of several the largest counts, in targets (at each
-    fraction) and in what the policy is charged; it would seek what a single one underestimates."""
+    """Number of critics that learn side by side. The largest of them counts, in targets (at each
+    fraction) and in what the policy is charged: a policy seeks what a single critic underestimates.
+    """
     target_action: Literal["shared", "online-mean"]
     """Next action of the target: the reward critics', or the online policy's mean (OmniSafe)."""
     cost_scaling: Literal["none", "deviation", "standardised"]
@@ -186,12 +170,10 @@ class CostCriticConfig:
             self.risk_aversion >= 0 and (self.risk_measure != "entropic" or self.risk_aversion > 0),
             "risk_aversion", self.risk_aversion, "at least 0, and above 0 for the entropic measure",
         )  # fmt: skip
-        require(self.members >= 1, "members", self.members, "at least 1")
-        require(self.quantiles >= 1, "quantiles", self.quantiles, "at least 1")
-        require(self.embedding >= 1, "embedding", self.embedding, "at least 1")
-        require(self.huber_threshold > 0, "huber_threshold", self.huber_threshold, "above 0")
-        require(0 <= self.discount < 1, "discount", self.discount, "in [0, 1)")
-        require_widths("hidden", self.hidden)
+        require_at_least(1, self, "members", "quantiles", "embedding")
+        require_above_zero(self, "huber_threshold")
+        require_below_one(self, "discount")
+        require_widths(self, "hidden")
         require(
             self.merge == "late" or len(self.hidden) >= 2,
             "hidden", self.hidden, "at least two layers where merge is hidden",
@@ -205,8 +187,8 @@ class CostCriticConfig:
 @dataclass(frozen=True)
 class MultiplierConfig:
     signal: Literal["empirical-cvar", "mean", "critic"]
-    """What is held against the limit: CVaR or mean of the window's episode costs, or what the
-    critic would charge for replayed actions (held against the discounted limit)."""
+    """What is compared with the limit: CVaR or mean of the window's episode costs, or what the
+    critic would charge for replayed actions (compared with the discounted limit)."""
     rule: Literal["ascent", "balanced", "adam", "pid", "softplus"]
     """How the multiplier reacts to a violation; multiplier.py has the formulas."""
     learning_rate: float
@@ -218,42 +200,33 @@ class MultiplierConfig:
     maximum: float
     """Upper bound; the pid rule's integral stops there as well (anti-windup)."""
     proportional_gain: float
-    """Of the pid rule: weight of the smoothed violation."""
+    """pid rule: weight of the smoothed violation."""
     integral_gain: float
-    """Of the pid rule: weight of each violation added to the integral."""
+    """pid rule: weight of each violation added to the integral."""
     derivative_gain: float
-    """Of the pid rule: weight of a rise of the smoothed signal."""
+    """pid rule: weight of a rise of the smoothed signal."""
     smoothing: float
-    """Of the pid rule: share of the old value kept in its two running means."""
+    """pid rule: share of the old value kept in its two running means."""
     derivative_delay: int
-    """Of the pid rule: updates over which a rise is measured."""
+    """pid rule: updates over which a rise is measured."""
     damping: float
-    """Of the softplus rule: weight of the present violation added to the multiplier."""
+    """softplus rule: weight of the present violation added to the multiplier."""
     tighten: bool
-    """Lowers the enforced limit by what the cost critic's measured error allows CVaR to be off."""
+    """Lowers the enforced limit by the CVaR error that the cost critic's measured error allows."""
     tightening_window: int
     """How many of the most recent episodes that error is measured on."""
     largest_tightening: float
-    """Share of the limit that may be taken away at most."""
+    """Largest share of the limit that tightening may take away."""
 
     def __post_init__(self) -> None:
         require_choices(self)
-        require(self.learning_rate >= 0, "learning_rate", self.learning_rate, "at least 0")
-        require(self.initial >= 0, "initial", self.initial, "at least 0")
-        require(self.window >= 1, "window", self.window, "at least 1")
-        require(self.maximum > 0, "maximum", self.maximum, "above 0")
+        require_at_least(0, self, "learning_rate", "initial", "damping")
+        require_at_least(0, self, "proportional_gain", "integral_gain", "derivative_gain")
+        require_at_least(1, self, "window", "derivative_delay")
+        require_at_least(2, self, "tightening_window")
+        require_above_zero(self, "maximum")
+        require_below_one(self, "smoothing", "largest_tightening")
         require(self.initial <= self.maximum, "initial", self.initial, "at most maximum")
-        require(0 <= self.smoothing < 1, "smoothing", self.smoothing, "in [0, 1)")
-        require(self.derivative_delay >= 1, "derivative_delay", self.derivative_delay, "at least 1")
-        require(
-            self.tightening_window >= 2, "tightening_window", self.tightening_window, "at least 2"
-        )
-        require(
-            0 <= self.largest_tightening < 1,
-            "largest_tightening", self.largest_tightening, "in [0, 1)",
-        )  # fmt: skip
-        for name in ("proportional_gain", "integral_gain", "derivative_gain", "damping"):
-            require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
         require(
             self.rule != "softplus" or 1e-12 <= self.initial <= 500,
             "initial", self.initial, "in [1e-12, 500] for the softplus rule",
@@ -262,10 +235,10 @@ class MultiplierConfig:
 
 @dataclass(frozen=True)
 class MetaDriveConfig:
-    """MetaDriveSafe-v0; other tasks have none of this."""
+    """The simulator of MetaDriveSafe-v0; other tasks have no such part."""
 
     blocks: int
-    """Road blocks of a map, after the straight piece that it begins with."""
+    """Road blocks of a map, after the straight piece at its start."""
     straight: float
     """Probability that a block is a straight road; the five probabilities sum to 1."""
     curve: float
@@ -283,9 +256,9 @@ class MetaDriveConfig:
     lasers: int
     """Rays of the lidar, evenly spread over 360 degrees, 50 m long."""
     lidar: Literal["closeness", "distance"]
-    """What a ray says: 1 - distance / 50 m, 0 where nothing is in reach, or distance / 50 m."""
+    """What a ray reports: 1 - distance / 50 m (0 with nothing in reach), or distance / 50 m."""
     violation_penalty: float
-    """Taken off the reward of a step in violation, in place of what the step would earn."""
+    """A step in violation earns minus this, in place of its usual reward."""
     end_at_violation: bool
     """A collision or leaving the road ends the episode, so that its cost is 0 or 1."""
     horizon: int
@@ -304,17 +277,17 @@ class MetaDriveConfig:
             require(0 <= getattr(self, name) <= 1, name, getattr(self, name), "in [0, 1]")
         for name in ("traffic_density", "obstacle_probability"):
             value = getattr(self, name)
-            # The simulator would silently take .01 and less for 0.
+            # The simulator silently treats 0.01 and less as 0.
             require(value == 0 or 0.01 < value <= 1, name, value, "0, or above 0.01 and at most 1")
         total = sum(getattr(self, name) for name in shares)
         require(
             abs(total - 1) < 1e-6,
             "straight", self.straight, f"such that {' + '.join(shares)} is 1, not {total:g}",
         )  # fmt: skip
-        require(self.violation_penalty >= 0, "violation_penalty", self.violation_penalty,
-                 "at least 0")  # fmt: skip
-        for name in ("blocks", "lasers", "horizon", "training_scenarios", "test_scenarios"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        require_at_least(0, self, "violation_penalty")
+        require_at_least(
+            1, self, "blocks", "lasers", "horizon", "training_scenarios", "test_scenarios"
+        )
         require(
             self.first_test_scenario >= self.training_scenarios,
             "first_test_scenario", self.first_test_scenario,
@@ -331,7 +304,7 @@ class GaussianPolicyConfig:
     optimiser: OptimiserConfig
 
     def __post_init__(self) -> None:
-        require_widths("hidden", self.hidden)
+        require_widths(self, "hidden")
 
 
 @dataclass(frozen=True)
@@ -347,10 +320,10 @@ class ValueCriticConfig:
     optimiser: OptimiserConfig
 
     def __post_init__(self) -> None:
-        require(0 <= self.discount < 1, "discount", self.discount, "in [0, 1)")
+        require_below_one(self, "discount")
         require(0 <= self.trace_decay <= 1, "trace_decay", self.trace_decay, "in [0, 1]")
-        require(self.weight_penalty >= 0, "weight_penalty", self.weight_penalty, "at least 0")
-        require_widths("hidden", self.hidden)
+        require_at_least(0, self, "weight_penalty")
+        require_widths(self, "hidden")
 
 
 @dataclass(frozen=True)
@@ -368,7 +341,7 @@ class ClippedConfig:
     def __post_init__(self) -> None:
         require_choices(self)
         require(0 < self.ratio < 1, "ratio", self.ratio, "in (0, 1)")
-        require(self.maximum_kl > 0, "maximum_kl", self.maximum_kl, "above 0")
+        require_above_zero(self, "maximum_kl")
 
 
 @dataclass(frozen=True)
@@ -380,8 +353,8 @@ class TrustRegionConfig:
     kl_over_actions: Literal["sum", "mean"]
     """KL of an action vector: the sum over its dimensions, or their mean (OmniSafe)."""
     violation_unit: Literal["per-step", "per-episode"]
-    """What the constraint's gradient, which is per step, is held against: the violation divided by
-    the mean length of an episode, or as it is (OmniSafe)."""
+    """What the constraint's gradient, which is per step, is compared with: the violation divided by
+    the mean length of an episode, or the violation itself (OmniSafe)."""
     conjugate_gradient_steps: int
     """Steps of each conjugate-gradient solve."""
     damping: float
@@ -393,18 +366,10 @@ class TrustRegionConfig:
 
     def __post_init__(self) -> None:
         require_choices(self)
-        require(self.maximum_kl > 0, "maximum_kl", self.maximum_kl, "above 0")
-        require(self.damping >= 0, "damping", self.damping, "at least 0")
-        for name in ("conjugate_gradient_steps", "line_search_steps"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        require_above_zero(self, "maximum_kl")
+        require_at_least(0, self, "damping")
+        require_at_least(1, self, "conjugate_gradient_steps", "line_search_steps")
         require(
             0 < self.line_search_decay < 1,
             "line_search_decay", self.line_search_decay, "in (0, 1)",
         )  # fmt: skip
-
-
-def require_widths(field: str, widths: tuple[int, ...]) -> None:
-    require(
-        len(widths) > 0 and all(width >= 1 for width in widths),
-        field, widths, "one or more layer widths of at least 1",
-    )  # fmt: skip

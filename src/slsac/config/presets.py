@@ -1,8 +1,8 @@
 """Every named algorithm as a configuration; the only home of numbers.
 
-An algorithm is a `replace` of another one, and a task family a `replace` of the settings of the
-velocity tasks. The sources are the paper's hyperparameter table and, for what it takes over from
-there, OmniSafe's published defaults.
+An algorithm is a `replace` of another, and a task family is a `replace` of the velocity tasks'
+settings. The numbers come from the paper's hyperparameter table and, where it relies on them, from
+OmniSafe's published defaults.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ TD3_LAG = replace(
 TD3_PID = replace(TD3_LAG, multiplier=SAC_PID.multiplier)
 WCSAC = replace(
     SAC_LAG,
-    # It has no phase of its own in which the multiplier rests.
+    # Its multiplier starts to move when learning starts.
     multiplier_warmup_steps=SAC_LAG.warmup_steps,
     policy=replace(SAC_LAG.policy, automatic_temperature=True),
     cost_critic=replace(SL_SAC.cost_critic, optimiser=ADAM),
@@ -168,7 +168,7 @@ WCSAC = replace(
 
 
 def _omnisafe(config: OffPolicyConfig, start_steps: int) -> OffPolicyConfig:
-    """A baseline as OmniSafe runs it, for comparisons like for like."""
+    """A baseline as OmniSafe runs it, for like-for-like comparisons."""
 
     def clipped(optimiser: OptimiserConfig) -> OptimiserConfig:
         return replace(optimiser, max_gradient_norm=40.0)
@@ -195,7 +195,7 @@ def _omnisafe(config: OffPolicyConfig, start_steps: int) -> OffPolicyConfig:
 
 
 def _navigation(config: OffPolicyConfig) -> OffPolicyConfig:
-    """The navigation tasks' settings: slow actor, fast critics, next to no entropy."""
+    """Settings of the navigation tasks: slow actor, fast critics, almost no entropy."""
     actor = replace(config.policy.optimiser, learning_rate=5e-6)
     reward = replace(config.reward_critic.optimiser, learning_rate=1e-3)
     cost = replace(config.cost_critic.optimiser, learning_rate=1e-3)
@@ -226,9 +226,9 @@ DRIVING_COST_LIMIT = 0.1
 
 
 def _driving_multiplier(config: Config) -> MultiplierConfig:
-    """Rates in proportion to the limits, so that a violation of a tenth counts like one of 25.
+    """Rates scaled by the ratio of the limits: a violation of 0.1 counts as much as one of 25.
 
-    Adam's step is as large for any size of the violation, so its rate stays.
+    Adam's step does not depend on the size of the violation, so its rate stays.
     """
     faster = config.cost_limit / DRIVING_COST_LIMIT
     scaled = {
@@ -239,7 +239,7 @@ def _driving_multiplier(config: Config) -> MultiplierConfig:
         "softplus": ("damping",),
     }[config.multiplier.rule]
     rates: dict[str, Any] = {name: faster * getattr(config.multiplier, name) for name in scaled}
-    # Among ten episodes a single violation is a CVaR of .2 and a mean of .1.
+    # In a window of ten episodes a single violation is already a CVaR of 0.2 and a mean of 0.1.
     return replace(config.multiplier, window=max(50, config.multiplier.window), **rates)
 
 
@@ -248,8 +248,8 @@ def _driving(config: OffPolicyConfig) -> OffPolicyConfig:
     return replace(
         config,
         cost_limit=DRIVING_COST_LIMIT,
-        # A random driver brakes as often as it accelerates and earns .015 a step, which the entropy
-        # of the velocity tasks' temperature, worth .27 a step, would drown.
+        # A random driver brakes as often as it accelerates and earns 0.015 a step. At the velocity
+        # tasks' temperature entropy is worth 0.27 a step and would drown that.
         policy=replace(config.policy, temperature=0.02 if fixed else config.policy.temperature),
         cost_critic=replace(config.cost_critic, cost_scaling="none"),
         multiplier=_driving_multiplier(config),
@@ -272,7 +272,7 @@ PPO_LAG = OnPolicyConfig(
     cost_limit=SL_SAC.cost_limit,
     tail_fraction=SL_SAC.tail_fraction,
     num_envs=2,
-    # Two processes gain less from the second core than their messages cost (docs/performance.md).
+    # Messages to worker processes cost more than a second core gains (docs/performance.md).
     worker_processes=0,
     normalise_observations=True,
     observation_clip=5.0,
@@ -317,7 +317,7 @@ CPO = replace(
     batch_size=128,
     reward_critic=_FAST_CRITIC,
     cost_critic=_FAST_CRITIC,
-    # One epoch's episodes if they last 1,000 steps: the step must know the present policy's cost.
+    # One epoch's episodes of 1,000 steps each: the update needs the cost of the current policy.
     multiplier=replace(PPO_LAG.multiplier, window=20),
 )
 ON_POLICY = {
@@ -354,12 +354,12 @@ class Algorithm(NamedTuple):
 
 
 def _ablations() -> dict[str, Algorithm]:
-    """Every cell of SL-SAC that the paper varies, one `replace` each."""
+    """The cells of SL-SAC that the paper varies, one `replace` each."""
     reward, cost, multiplier = SL_SAC.reward_critic, SL_SAC.cost_critic, SL_SAC.multiplier
-    found: dict[str, Algorithm] = {}
+    ablations: dict[str, Algorithm] = {}
 
     def add(name: str, description: str, **cell: Any) -> None:
-        found[f"sl-sac/{name}"] = Algorithm(replace(SL_SAC, **cell), description)
+        ablations[f"sl-sac/{name}"] = Algorithm(replace(SL_SAC, **cell), description)
 
     for kind in ("asgld", "adamw", "sgld", "psgld", "preconditioned_asgld"):
         optimiser = replace(ASGLD, kind=kind)
@@ -381,7 +381,7 @@ def _ablations() -> dict[str, Algorithm]:
     for signal in ("empirical-cvar", "mean", "critic"):
         add(f"signal-{signal}", f"multiplier driven by: {signal}",
             multiplier=replace(multiplier, signal=signal))  # fmt: skip
-    return found
+    return ablations
 
 
 BASELINES: dict[str, Algorithm] = {
@@ -417,7 +417,7 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 def algorithm(algo: str) -> Algorithm:
-    """A named algorithm, or an error that suggests one."""
+    """A named algorithm. Raise InvalidInput, with the nearest names, if there is none."""
     if algo not in ALGORITHMS:
         raise unknown_name("algo", algo, ALGORITHMS)
     return ALGORITHMS[algo]
@@ -435,12 +435,12 @@ def preset(algo: str, env: str) -> Config:
             multiplier=_driving_multiplier(config),
             metadrive=METADRIVE,
         )
-    # Otherwise the on-policy baselines have one set of settings for all tasks.
+    # On all other tasks the on-policy baselines share one set of settings.
     return config
 
 
 def off_policy_preset(algo: str, env: str) -> OffPolicyConfig:
-    """The same for what only off-policy algorithms can do; an error for any other."""
+    """The preset of an off-policy algorithm. Raise InvalidInput if ``algo`` is on-policy."""
     config = preset(algo, env)
     if not isinstance(config, OffPolicyConfig):
         raise InvalidInput(f"algo is {algo}; here it must be an off-policy algorithm")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from slsac.config.checks import require, require_above_zero, require_at_least, require_choices
 from slsac.config.parts import (
     ClippedConfig,
     CostCriticConfig,
@@ -15,14 +16,16 @@ from slsac.config.parts import (
     RewardCriticConfig,
     TrustRegionConfig,
     ValueCriticConfig,
-    require,
-    require_choices,
 )
 
 
 @dataclass(frozen=True)
-class OffPolicyConfig:
-    """Everything that determines an off-policy run. Clocks are counted in environment steps."""
+class RunConfig:
+    """The fields that every run has; clocks count environment steps, over all environments.
+
+    A base class because the fields of a run stand side by side in ``config.json`` and on the
+    command line; as a part of its own they would move one level down.
+    """
 
     algo: str
     """Name of a preset, as `slsac algos` lists them."""
@@ -31,11 +34,31 @@ class OffPolicyConfig:
     seed: int
     """Seed of everything random."""
     steps: int
-    """Environment steps in all."""
+    """Environment steps in all. On-policy: a multiple of num_envs, and steps after the last whole
+    epoch are not learned from."""
     cost_limit: float
     """Largest allowed cost of an episode, undiscounted."""
     tail_fraction: float
     """Share eps of worst outcomes that CVaR averages; 1 is the plain mean."""
+    batch_size: int
+    """Transitions in a minibatch."""
+    steps_per_epoch: int
+    """Steps between two lines of progress.jsonl. On-policy: also between two updates."""
+    evaluate_every_epochs: int
+    """Epochs between two evaluations during training."""
+    evaluation_episodes: int
+    """Deterministic episodes of an evaluation during training."""
+    final_evaluation_episodes: int
+    """Deterministic episodes at the end; 0: none."""
+    checkpoint_every_steps: int
+    """A checkpoint is written at the first episode end (on-policy: epoch end) this many steps
+    after the last one."""
+
+
+@dataclass(frozen=True)
+class OffPolicyConfig(RunConfig):
+    """Everything that determines an off-policy run."""
+
     warmup_steps: int
     """Uniform random actions and no updates up to here."""
     multiplier_warmup_steps: int
@@ -44,20 +67,8 @@ class OffPolicyConfig:
     """The policy and all target networks are updated on every n-th critic update."""
     polyak: float
     """Share by which target networks move towards the online ones."""
-    batch_size: int
-    """Transitions in a minibatch."""
     replay_capacity: int
     """Most recent transitions that minibatches are drawn from."""
-    steps_per_epoch: int
-    """Steps between two lines of progress.jsonl."""
-    evaluate_every_epochs: int
-    """Epochs between two evaluations during training."""
-    evaluation_episodes: int
-    """Deterministic episodes of an evaluation during training."""
-    final_evaluation_episodes: int
-    """Deterministic episodes at the end; 0: none."""
-    checkpoint_every_steps: int
-    """A checkpoint is written at the first episode end this many steps after the last one."""
     policy: PolicyConfig
     reward_critic: RewardCriticConfig
     cost_critic: CostCriticConfig
@@ -68,10 +79,8 @@ class OffPolicyConfig:
     def __post_init__(self) -> None:
         _check_run(self)
         require(0 < self.polyak <= 1, "polyak", self.polyak, "in (0, 1]")
-        for name in ("warmup_steps", "multiplier_warmup_steps"):
-            require(getattr(self, name) >= 0, name, getattr(self, name), "at least 0")
-        for name in ("policy_delay", "batch_size", "replay_capacity"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        require_at_least(0, self, "warmup_steps", "multiplier_warmup_steps")
+        require_at_least(1, self, "policy_delay", "replay_capacity")
         require(
             self.cost_critic.cost_scaling == "none" or self.multiplier.signal != "critic",
             "cost_critic.cost_scaling", self.cost_critic.cost_scaling,
@@ -86,23 +95,9 @@ class OffPolicyConfig:
 
 
 @dataclass(frozen=True)
-class OnPolicyConfig:
-    """Everything that determines an on-policy run; what it shares with the other kind of run has
-    the same name there."""
+class OnPolicyConfig(RunConfig):
+    """Everything that determines an on-policy run."""
 
-    algo: str
-    """Name of a preset, as `slsac algos` lists them."""
-    env: str
-    """Task id, as `slsac envs` lists them, any Gymnasium id, or ``module:Id-v0``."""
-    seed: int
-    """Seed of everything random."""
-    steps: int
-    """Environment steps in all, a multiple of num_envs; those after the last whole epoch are not
-    learned from."""
-    cost_limit: float
-    """Largest allowed cost of an episode, undiscounted."""
-    tail_fraction: float
-    """Share eps of worst outcomes that CVaR averages; 1 is the plain mean."""
     num_envs: int
     """Environments stepped side by side."""
     worker_processes: int
@@ -116,18 +111,6 @@ class OnPolicyConfig:
     """PPO's surrogate, or CPO's constrained step."""
     passes: int
     """Passes over an epoch's steps: of policy and critics (clipped), or of the critics alone."""
-    batch_size: int
-    """Steps in a minibatch."""
-    steps_per_epoch: int
-    """Steps, over all environments, between two updates, and two lines of progress.jsonl."""
-    evaluate_every_epochs: int
-    """Epochs between two evaluations during training."""
-    evaluation_episodes: int
-    """Deterministic episodes of an evaluation during training."""
-    final_evaluation_episodes: int
-    """Deterministic episodes at the end; 0: none."""
-    checkpoint_every_steps: int
-    """A checkpoint is written at the first epoch end this many steps after the last one."""
     policy: GaussianPolicyConfig
     reward_critic: ValueCriticConfig
     cost_critic: ValueCriticConfig
@@ -140,8 +123,7 @@ class OnPolicyConfig:
     def __post_init__(self) -> None:
         require_choices(self)
         _check_run(self)
-        for name in ("num_envs", "passes", "batch_size"):
-            require(getattr(self, name) >= 1, name, getattr(self, name), "at least 1")
+        require_at_least(1, self, "num_envs", "passes")
         require(
             0 <= self.worker_processes <= self.num_envs,
             "worker_processes", self.worker_processes, f"in [0, num_envs = {self.num_envs}]",
@@ -158,7 +140,7 @@ class OnPolicyConfig:
             self.batch_size <= self.steps_per_epoch,
             "batch_size", self.batch_size, "at most steps_per_epoch",
         )  # fmt: skip
-        require(self.observation_clip > 0, "observation_clip", self.observation_clip, "above 0")
+        require_above_zero(self, "observation_clip")
         require(
             self.multiplier.signal != "critic",
             "multiplier.signal", self.multiplier.signal, "mean or empirical-cvar on-policy",
@@ -188,20 +170,13 @@ Config = OffPolicyConfig | OnPolicyConfig
 
 
 def _check_run(config: Config) -> None:
-    """The fields that every run has."""
+    """Raise InvalidInput unless the fields that every run has are valid."""
     require(0 <= config.seed < 2**32, "seed", config.seed, "in [0, 2**32)")
-    require(config.cost_limit >= 0, "cost_limit", config.cost_limit, "at least 0")
+    require_at_least(0, config, "cost_limit", "final_evaluation_episodes")
+    require_at_least(1, config, "steps", "batch_size", "steps_per_epoch", "evaluate_every_epochs")
+    require_at_least(1, config, "evaluation_episodes", "checkpoint_every_steps")
     require(
         config.cost_limit > 0 or config.multiplier.rule != "balanced",
         "cost_limit", config.cost_limit, "above 0 where multiplier.rule is balanced",
     )  # fmt: skip
     require(0 < config.tail_fraction <= 1, "tail_fraction", config.tail_fraction, "in (0, 1]")
-    require(
-        config.final_evaluation_episodes >= 0,
-        "final_evaluation_episodes", config.final_evaluation_episodes, "at least 0",
-    )  # fmt: skip
-    for name in (
-        "steps", "steps_per_epoch", "evaluate_every_epochs", "evaluation_episodes",
-        "checkpoint_every_steps",
-    ):  # fmt: skip
-        require(getattr(config, name) >= 1, name, getattr(config, name), "at least 1")

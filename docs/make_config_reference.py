@@ -10,8 +10,7 @@ import typing
 from pathlib import Path
 from typing import Any, Literal
 
-from slsac.config import Config, MetaDriveConfig
-from slsac.config import parts as config_module
+from slsac.config import Config, MetaDriveConfig, parts, run
 from slsac.config.presets import METADRIVE, preset
 
 HERE = Path(__file__).parent
@@ -44,10 +43,13 @@ HEADER = """| field | allowed | value | meaning |
 
 def meanings() -> dict[str, dict[str, str]]:
     """The string under each field of each config class."""
-    found: dict[str, dict[str, str]] = {}
-    for node in ast.parse(inspect.getsource(config_module)).body:
+    texts: dict[str, dict[str, str]] = {}
+    classes = [
+        node for module in (parts, run) for node in ast.parse(inspect.getsource(module)).body
+    ]
+    for node in classes:
         if isinstance(node, ast.ClassDef):
-            fields = found.setdefault(node.name, {})
+            fields = texts.setdefault(node.name, {})
             for before, after in zip(node.body, node.body[1:], strict=False):
                 if (
                     isinstance(before, ast.AnnAssign)
@@ -56,7 +58,7 @@ def meanings() -> dict[str, dict[str, str]]:
                     and isinstance(after.value, ast.Constant)
                 ):
                     fields[before.target.id] = " ".join(str(after.value.value).split())
-    return found
+    return texts
 
 
 def allowed(hint: Any) -> str:
@@ -70,7 +72,10 @@ def allowed(hint: Any) -> str:
 
 
 def rows(first: Any, second: Any, prefix: str = "") -> list[str]:
-    texts = meanings()[type(first).__name__]
+    of_class = meanings()
+    texts = {}
+    for kind in type(first).__mro__:  # what both kinds of run share is in a base class
+        texts |= of_class.get(kind.__name__, {})
     found = []
     for name, hint in typing.get_type_hints(type(first)).items():
         one, two = getattr(first, name), getattr(second, name)

@@ -9,7 +9,7 @@ import numpy as np
 
 from slsac.errors import EnvFailed, env_failures
 from slsac.seeds import Branch, episode_seed
-from slsac.stats.summary import Evaluation, stack_facts
+from slsac.stats.summary import Evaluation, stack_extras
 from slsac.types import SafeEnv
 
 Predict = Callable[[np.ndarray], np.ndarray]
@@ -71,7 +71,7 @@ def evaluate(
     envs = env.take(wanted) if isinstance(env, Lanes) else [env]
     results = np.zeros((3, episodes))
     observations = np.zeros((len(envs), envs[0].spec.observation_size), np.float32)
-    facts: list[Mapping[str, float]] = [{}] * episodes
+    extras: list[Mapping[str, float]] = [{}] * episodes
     waiting = iter(range(episodes))
     playing: dict[int, int] = {}
 
@@ -99,6 +99,6 @@ def evaluate(
             observations[lane] = step.observation
             results[:, episode] += (step.reward, step.cost, 1.0)
             if step.terminated or step.truncated:
-                facts[episode] = step.facts or {}
+                extras[episode] = step.extras or {}
                 begin(lane)
-    return Evaluation(results[0], results[1], results[2].astype(np.int64), stack_facts(facts))
+    return Evaluation(results[0], results[1], results[2].astype(np.int64), stack_extras(extras))

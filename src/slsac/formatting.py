@@ -15,7 +15,7 @@ def cost_digits(cost_limit: float) -> int:
     return 1 if cost_limit >= 1 else 2
 
 
-def fact_means(summary: Mapping[str, Any]) -> dict[str, float]:
+def extra_means(summary: Mapping[str, Any]) -> dict[str, float]:
     """Means of what only this env reports, such as success, by a name to read."""
     plain = ("return_mean", "cost_mean", "length_mean")
     return {
@@ -42,11 +42,11 @@ def sentence(summary: Mapping[str, Any]) -> str:
         mean = f"{summary[f'{name}_mean']:.{digits}f}"
         return f"{mean} +- {error:.{digits}f}" if error is not None else mean
 
-    facts = "".join(f", {name} {value:.2f}" for name, value in fact_means(summary).items())
+    extras = "".join(f", {name} {value:.2f}" for name, value in extra_means(summary).items())
     return (
         f"return {spread('return', 1)}, cost {spread('cost', digits)} "
         f"(limit {summary['cost_limit']:g}), CVaR at {summary['tail_fraction']:g}: return "
         f"{summary['return_cvar']:.1f}, cost {summary['cost_cvar']:.{digits}f}; "
         f"{100 * summary['violation_rate']:.0f} % of {summary['episodes']} episodes over the limit"
-        f"{facts}"
+        f"{extras}"
     )

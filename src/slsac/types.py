@@ -38,7 +38,7 @@ class Step(NamedTuple):
     """The task itself ended: nothing is earned or paid afterwards."""
     truncated: bool
     """The clock ran out: the value of the last observation still counts."""
-    facts: Mapping[str, float] | None = None
+    extras: Mapping[str, float] | None = None
     """On an episode's last step: figures on it beside return and cost, such as success."""
 
 
@@ -68,8 +68,8 @@ class Episode(NamedTuple):
     total_return: float
     cost: float
     length: int
-    facts: Mapping[str, float]
-    """Further figures, where the env reports any: see `Step.facts`."""
+    extras: Mapping[str, float]
+    """Further figures, where the env reports any: see `Step.extras`."""
     truncated: bool = False
     """The clock ended it, and not the task."""
 

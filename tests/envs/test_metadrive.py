@@ -229,12 +229,12 @@ def test_a_violation_costs_one_and_ends_the_episode(training: WorkerEnv) -> None
     assert (costs[-1], sum(costs)) == (1.0, 1.0)
     assert (result.terminated, result.truncated) == (True, False)
     assert result.reward == -METADRIVE.violation_penalty
-    assert result.facts is not None
-    assert set(result.facts) == {"success", "route_completion", "crash", "off_road"}
+    assert result.extras is not None
+    assert set(result.extras) == {"success", "route_completion", "crash", "off_road"}
     # Over the pavement: that is leaving the road and no collision.
-    assert (result.facts["success"], result.facts["off_road"]) == (0.0, 1.0)
-    assert result.facts["crash"] == 0.0
-    assert 0.0 <= result.facts["route_completion"] < 0.5
+    assert (result.extras["success"], result.extras["off_road"]) == (0.0, 1.0)
+    assert result.extras["crash"] == 0.0
+    assert 0.0 <= result.extras["route_completion"] < 0.5
 
 
 def test_time_runs_out_at_the_horizon_and_that_is_no_end_of_the_task(
@@ -244,7 +244,7 @@ def test_time_runs_out_at_the_horizon_and_that_is_no_end_of_the_task(
     results = [short_test.step(np.zeros(2, np.float32)) for _ in range(20)]
     assert [result.truncated for result in results] == [False] * 19 + [True]
     assert not any(result.terminated for result in results)
-    assert [result.facts is None for result in results] == [True] * 19 + [False]
+    assert [result.extras is None for result in results] == [True] * 19 + [False]
 
 
 def test_without_an_end_at_violation_every_step_off_the_road_costs_one(

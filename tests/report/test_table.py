@@ -56,11 +56,11 @@ def test_other_settings_are_another_row(runs: Path) -> None:
     assert [cell.text for cell in rows[2]][2] == "7.0 / 0.0"
 
 
-def test_costs_below_one_have_two_decimals_and_env_facts_a_column(tmp_path: Path) -> None:
+def test_costs_below_one_have_two_decimals_and_env_extras_a_column(tmp_path: Path) -> None:
     for seed, costs in enumerate(([0.0] * 24 + [1.0], [0.0] * 25)):
         make_run(
             tmp_path / f"{seed}", env="MetaDriveSafe-v0", seed=seed, costs=costs,
-            returns=[50.0] * 25, facts={"success": [1.0] * 20 + [0.0] * 5},
+            returns=[50.0] * 25, extras={"success": [1.0] * 20 + [0.0] * 5},
         )  # fmt: skip
     make_run(tmp_path / "hopper")
     made = {section.title: section for section in sections(summarise_runs([tmp_path]))}

@@ -28,7 +28,7 @@ def make_run(
     *,
     returns: Sequence[float] = (100.0, 300.0),
     costs: Sequence[float] = (0.0, 40.0),
-    facts: Mapping[str, Sequence[float]] | None = None,
+    extras: Mapping[str, Sequence[float]] | None = None,
     finished: bool = True,
     **overrides: Any,
 ) -> Path:
@@ -51,7 +51,7 @@ def make_run(
         {"step": line["step"], "seconds": 40.0, "steps_per_second": 50.0} for line in progress
     ]
     played = Evaluation(np.array(returns), np.array(costs), np.full(len(costs), 1000))
-    played = played._replace(facts={name: np.array(each) for name, each in (facts or {}).items()})
+    played = played._replace(extras={name: np.array(each) for name, each in (extras or {}).items()})
     summary = summarise(played, config.cost_limit, config.tail_fraction)
     evaluations = [{"step": 5_000, "final": False, **summary, **as_record(played)}]
     if finished:

@@ -7,7 +7,7 @@ from slsac.types import Episode
 
 
 def episode(cost: float, length: int) -> Episode:
-    return Episode(total_return=1.0, cost=cost, length=length, facts={})
+    return Episode(total_return=1.0, cost=cost, length=length, extras={})
 
 
 def test_the_window_holds_the_last_episodes_and_all_are_counted() -> None:

@@ -214,7 +214,7 @@ class FailsLater(Choice):
     def step(self, action: np.ndarray) -> Step:
         if not self.at_reset:
             self.fail_when_due()
-        return super().step(action)._replace(facts={"fuel": np.float32(0.5)})
+        return super().step(action)._replace(extras={"fuel": np.float32(0.5)})
 
     def fail_when_due(self) -> None:
         self.left -= 1
@@ -452,7 +452,7 @@ def test_the_violation_has_its_unit_before_and_after_an_episode_has_finished(sta
     assert trainer._violation(5.0) == pytest.approx(0.2)
     # Then the length is that of the window's episodes, of whichever epoch: (4 + 6) / 2.
     for length in (4, 6):
-        trainer.episodes.add(Episode(total_return=0.0, cost=5.0, length=length, facts={}))
+        trainer.episodes.add(Episode(total_return=0.0, cost=5.0, length=length, extras={}))
     assert trainer._violation(5.0) == pytest.approx(2.0 / 5.0)
     whole = start(
         "ProbeChoice-v0", "cpo", cost_limit=3.0, trust_region__violation_unit="per-episode"

@@ -159,7 +159,7 @@ def _construct(kind: type, fields: dict[str, Any], prefix: str) -> Any:
 
 
 def _coerce(value: Any, hint: Any, name: str) -> Any:
-    """``value`` converted to ``hint``. Raise InvalidInput, with the field's name, if it cannot be."""
+    """``value`` converted to the type ``hint``. Raise InvalidInput if that is not possible."""
     origin = typing.get_origin(hint)
     if dataclasses.is_dataclass(hint):
         if isinstance(value, typing.cast(type, hint)):

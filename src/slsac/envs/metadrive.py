@@ -107,17 +107,17 @@ class DrivingEnv:
         self._seen["off_road"] = max(self._seen["off_road"], float(off_road))
         terminated = success or (violation and self._config.end_at_violation)
         truncated = self._steps >= self._config.horizon and not terminated
-        facts = None
+        extras = None
         if terminated or truncated:
             completed = float(np.clip(info["route_completion"], 0.0, 1.0))
-            facts = {"success": float(success), "route_completion": completed, **self._seen}
+            extras = {"success": float(success), "route_completion": completed, **self._seen}
         return Step(
             self._told(observation),
             float(reward),
             float(violation),
             terminated,
             truncated,
-            facts,
+            extras,
         )
 
     def close(self) -> None:

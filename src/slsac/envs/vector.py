@@ -29,11 +29,11 @@ class Stepped(NamedTuple):
     cost: np.ndarray
     terminated: np.ndarray
     truncated: np.ndarray
-    facts: Mapping[int, Mapping[str, float]]
-    """`Step.facts` by env, of those that reported any with their episode's last step."""
+    extras: Mapping[int, Mapping[str, float]]
+    """`Step.extras` by env, of those that reported any with their episode's last step."""
 
 
-Facts = dict[int, dict[str, float]]
+Extras = dict[int, dict[str, float]]
 
 
 class VectorEnv(Protocol):
@@ -62,14 +62,14 @@ class Buffers:
             for at, (shape, kind) in enumerate(zip(shapes, kinds, strict=True))
         )
 
-    def stepped(self, facts: Facts) -> Stepped:
+    def stepped(self, extras: Extras) -> Stepped:
         reward, cost, terminated, truncated = self.outcomes.T
-        return Stepped(self.observations, reward, cost, terminated > 0, truncated > 0, facts)
+        return Stepped(self.observations, reward, cost, terminated > 0, truncated > 0, extras)
 
 
-def step_slice(envs: Mapping[int, SafeEnv], buffers: Buffers) -> Facts:
-    """Steps each env of the slice; the facts of episodes that ended."""
-    facts = {}
+def step_slice(envs: Mapping[int, SafeEnv], buffers: Buffers) -> Extras:
+    """Steps each env of the slice; the extras of episodes that ended."""
+    extras = {}
     for index, env in envs.items():
         if isinstance(env, WorkerEnv):
             env.begin_step(buffers.actions[index])  # all of them step at once
@@ -79,9 +79,9 @@ def step_slice(envs: Mapping[int, SafeEnv], buffers: Buffers) -> Facts:
             step = env.finish_step() if isinstance(env, WorkerEnv) else env.step(action)
         buffers.observations[index] = step.observation
         buffers.outcomes[index] = (step.reward, step.cost, step.terminated, step.truncated)
-        if step.facts and (step.terminated or step.truncated):
-            facts[index] = {name: float(value) for name, value in step.facts.items()}
-    return facts
+        if step.extras and (step.terminated or step.truncated):
+            extras[index] = {name: float(value) for name, value in step.extras.items()}
+    return extras
 
 
 def reset_slice(envs: Mapping[int, SafeEnv], seeds: Mapping[int, int], buffers: Buffers) -> None:
@@ -180,8 +180,8 @@ class Workers:
         except OSError as error:
             raise self._ended(at) from error
 
-    def _wait(self, workers: Iterable[int]) -> Facts:
-        facts: Facts = {}
+    def _wait(self, workers: Iterable[int]) -> Extras:
+        extras: Extras = {}
         for at in workers:
             try:
                 answer = self._pipes[at].recv_bytes()
@@ -193,8 +193,8 @@ class Workers:
             if answer[:1] == FAILED:
                 raise EnvFailed(text)
             if answer:
-                facts |= {int(index): found for index, found in json.loads(answer).items()}
-        return facts
+                extras |= {int(index): found for index, found in json.loads(answer).items()}
+        return extras
 
     def _ended(self, at: int) -> EnvFailed:
         self._processes[at].join(timeout=5)
@@ -220,7 +220,7 @@ def _work(
 ) -> None:
     """A worker's life: an empty message is a step, any other the seeds of new episodes.
 
-    The answer is empty, or the facts of episodes that ended, or an error.
+    The answer is empty, or the extras of episodes that ended, or an error.
     """
     # An interrupt is the training process's business; it ends workers by closing their pipes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -232,13 +232,13 @@ def _work(
         pipe.send_bytes(b"")
         while True:
             message = pipe.recv_bytes()
-            facts: Facts = {}
+            extras: Extras = {}
             if message:
                 seeds = {int(index): seed for index, seed in json.loads(message).items()}
                 reset_slice(envs, seeds, buffers)
             else:
-                facts = step_slice(envs, buffers)
-            pipe.send_bytes(json.dumps(facts).encode() if facts else b"")
+                extras = step_slice(envs, buffers)
+            pipe.send_bytes(json.dumps(extras).encode() if extras else b"")
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass
     except InvalidInput as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from slsac.errors import InvalidInput
-from slsac.formatting import cost_digits, fact_means
+from slsac.formatting import cost_digits, extra_means
 from slsac.report.aggregate import Spread, Statistics, improvements, statistics, trials_of
 from slsac.report.formats import Cell, Section, as_latex, as_markdown, as_plain, as_terminal
 from slsac.report.published import ALGORITHM_ORDER, TASK_ORDER, hours_per_million_steps, reference
@@ -242,9 +242,9 @@ def listing(runs: Sequence[Run], mark: dict[str, str]) -> Section:
     rows = []
     groups = [group_runs([run])[0][0] for run in runs]
     summaries = [next((trial.summary for trial in trials_of(group)), None) for group in groups]
-    facts = [fact_means(summary or {}) for summary in summaries]
-    names = tuple(dict.fromkeys(name for one in facts for name in one))
-    for run, group, summary, known in zip(runs, groups, summaries, facts, strict=True):
+    extras = [extra_means(summary or {}) for summary in summaries]
+    names = tuple(dict.fromkeys(name for one in extras for name in one))
+    for run, group, summary, known in zip(runs, groups, summaries, extras, strict=True):
         digits = cost_digits(run.config.cost_limit)
         speed = steps_per_second(run)
         done = run.progress[-1]["step"] if run.progress else 0

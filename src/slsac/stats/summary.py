@@ -18,13 +18,13 @@ class Evaluation(NamedTuple):
     returns: np.ndarray
     costs: np.ndarray
     lengths: np.ndarray
-    facts: Mapping[str, np.ndarray] = MappingProxyType({})
-    """Further figures, where the env reports any: see `Step.facts`."""
+    extras: Mapping[str, np.ndarray] = MappingProxyType({})
+    """Further figures, where the env reports any: see `Step.extras`."""
 
 
-def stack_facts(facts: Sequence[Mapping[str, float]]) -> dict[str, np.ndarray]:
+def stack_extras(extras: Sequence[Mapping[str, float]]) -> dict[str, np.ndarray]:
     """One array per figure from one mapping per episode, all with the same names."""
-    return {name: np.array([episode[name] for episode in facts]) for name in facts[0]}
+    return {name: np.array([episode[name] for episode in extras]) for name in extras[0]}
 
 
 def summarise(evaluation: Evaluation, cost_limit: float, tail_fraction: float) -> dict[str, Any]:
@@ -47,14 +47,14 @@ def summarise(evaluation: Evaluation, cost_limit: float, tail_fraction: float) -
         "length_mean": float(evaluation.lengths.mean()),
         "cost_limit": cost_limit,
         "tail_fraction": tail_fraction,
-        **{f"{name}_mean": float(values.mean()) for name, values in evaluation.facts.items()},
+        **{f"{name}_mean": float(values.mean()) for name, values in evaluation.extras.items()},
     }
 
 
 def as_record(evaluation: Evaluation) -> dict[str, list[float]]:
     """The raw episodes as JSON takes them."""
     arrays = evaluation._asdict()
-    arrays |= arrays.pop("facts")
+    arrays |= arrays.pop("extras")
     return {name: values.tolist() for name, values in arrays.items()}
 
 
@@ -71,5 +71,5 @@ def joined(parts: Sequence[Evaluation]) -> Evaluation:
         np.concatenate([part.returns for part in parts]),
         np.concatenate([part.costs for part in parts]),
         np.concatenate([part.lengths for part in parts]),
-        {name: np.concatenate([part.facts[name] for part in parts]) for name in parts[0].facts},
+        {name: np.concatenate([part.extras[name] for part in parts]) for name in parts[0].extras},
     )

@@ -78,7 +78,7 @@ class Records:
 
     def end_episode(self, step: int, episode: Episode, horizon: int) -> None:
         """Adds one finished episode to the epoch and episodes.jsonl."""
-        total_return, cost, length, facts, truncated = episode
+        total_return, cost, length, extras, truncated = episode
         if truncated and length < horizon and not self._said_short:
             self._said_short = True
             self._display.note(
@@ -86,7 +86,7 @@ class Records:
                 "and limits and bounds go by that; if none lasts longer, state it: "
                 f"max_episode_steps of the env, or make_env(env, horizon={length})"
             )
-        line = {"step": step, "return": total_return, "cost": cost, "length": length, **facts}
+        line = {"step": step, "return": total_return, "cost": cost, "length": length, **extras}
         self.log.write("episodes", line)
         self.epoch.episodes.append([total_return, cost, float(length)])
 

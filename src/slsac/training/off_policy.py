@@ -81,7 +81,7 @@ class Trainer:
         self._observation: np.ndarray | None = None
         self._episode_return = self._episode_cost = 0.0
         self._episode_length = 0
-        self._episode_facts: Mapping[str, float] = {}
+        self._episode_extras: Mapping[str, float] = {}
 
     @property
     def schedule(self) -> str:
@@ -170,7 +170,7 @@ class Trainer:
         self._episode_return += result.reward
         self._episode_cost += result.cost
         self._episode_length += 1
-        self._episode_facts = result.facts or {}
+        self._episode_extras = result.extras or {}
         self.step += 1
         episode_over = result.terminated or result.truncated
         if episode_over:
@@ -242,7 +242,7 @@ class Trainer:
 
     def _end_episode(self, truncated: bool) -> None:
         episode = Episode(
-            self._episode_return, self._episode_cost, self._episode_length, self._episode_facts,
+            self._episode_return, self._episode_cost, self._episode_length, self._episode_extras,
             truncated,
         )  # fmt: skip
         self.episodes.add(episode)

@@ -104,9 +104,9 @@ class Collector:
             finished = np.flatnonzero(over)
             for at in finished:
                 total, cost, length = self._returns[at], self._costs[at], self._lengths[at]
-                facts = stepped.facts.get(int(at), {})
+                extras = stepped.extras.get(int(at), {})
                 truncated = bool(stepped.truncated[at])
-                episode = Episode(float(total), float(cost), int(length), facts, truncated)
+                episode = Episode(float(total), float(cost), int(length), extras, truncated)
                 self._end_episode(step, episode)
             if not last:
                 self._begin_episodes(finished, step)

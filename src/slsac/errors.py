@@ -1,4 +1,4 @@
-"""Errors that are the user's to mend: one line that says what is wrong and what is allowed."""
+"""Errors that a user can act on: one line that says what is wrong and what is allowed."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ class InvalidInput(ValueError):
 
 
 class Failed(RuntimeError):
-    """Work that cannot go on. The command line prints the text as one line and exits with 1."""
+    """Work that cannot continue. The command line prints its text as one line and exits with 1."""
 
 
 class TrainingFailed(Failed):
-    """Training cannot go on; the text says why and where the last good checkpoint is."""
+    """Training cannot continue; the text says why and where the last good checkpoint is."""
 
 
 class EnvFailed(Failed):
-    """The environment cannot go on."""
+    """The environment cannot continue."""
 
 
 class RunDamaged(Failed):
-    """Files of a run are missing, or do not fit each other."""
+    """Files of a run are missing or do not fit together."""
 
 
 def env_failure(error: Exception) -> EnvFailed:
-    """What an environment raised, in one line with the place, which is all that is shown of it."""
-    at = traceback.extract_tb(error.__traceback__)[-1]
-    file, line = at.filename, at.lineno
+    """What an environment raised, as one line with its file and line: no traceback is shown."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    file, line = frame.filename, frame.lineno
     if isinstance(error, SyntaxError):
         file, line = error.filename or file, error.lineno
     text = " ".join(str(error).split())
@@ -40,7 +40,7 @@ def env_failure(error: Exception) -> EnvFailed:
 
 @contextlib.contextmanager
 def env_failures() -> Iterator[None]:
-    """Turns whatever a call of an environment raises into `EnvFailed`."""
+    """Turn whatever a call of an environment raises into `EnvFailed`."""
     try:
         yield
     except (InvalidInput, Failed):
@@ -50,7 +50,7 @@ def env_failures() -> Iterator[None]:
 
 
 def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InvalidInput:
-    """The error for a name that does not exist, with the nearest ones that do."""
+    """The error for a name that does not exist; it suggests the nearest names that do."""
     known = sorted(allowed)
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"

@@ -1,6 +1,6 @@
 """Langevin optimisers as optax transformations: a drift, and Gaussian noise added last.
 
-All four share one shape,
+All four share one form,
 
     theta <- theta - lr * drift + sqrt(2 * lr * inverse_temperature) * scale * xi,
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypedDict, Unpack, get_args
+from typing import Literal, NamedTuple, Required, TypedDict, Unpack, get_args
 
 import jax
 import jax.numpy as jnp
@@ -44,8 +44,11 @@ class LangevinState(NamedTuple):
 
 
 class Options(TypedDict, total=False):
-    """What all four optimisers take besides; `langevin` says what it means, and the defaults."""
+    """What all four optimisers take besides a learning rate; `langevin` has the meanings and the
+    defaults."""
 
+    inverse_temperature: Required[float]
+    key: Required[jax.Array]
     beta1: float
     beta2: float
     epsilon: float
@@ -57,13 +60,13 @@ class Options(TypedDict, total=False):
 def _clip_by_norm(gradient: optax.Updates, limit: float, stacked: bool) -> optax.Updates:
     """Scales a gradient down to global norm ``limit``; a stacked one member by member."""
 
-    def clip_one(tree: optax.Updates) -> optax.Updates:
+    def clip_member(tree: optax.Updates) -> optax.Updates:
         norm = jnp.sqrt(sum(jnp.sum(leaf * leaf) for leaf in jax.tree.leaves(tree)))
         scale = jnp.minimum(1.0, limit / jnp.maximum(norm, 1e-30))
         return jax.tree.map(lambda leaf: leaf * scale, tree)
 
     # One norm over a stacked tree would let a member with a large gradient slow the others.
-    return jax.vmap(clip_one)(gradient) if stacked else clip_one(gradient)
+    return jax.vmap(clip_member)(gradient) if stacked else clip_member(gradient)
 
 
 def clip_by_norm(limit: float, *, stacked: bool = False) -> optax.GradientTransformation:
@@ -80,8 +83,8 @@ def clip_by_norm(limit: float, *, stacked: bool = False) -> optax.GradientTransf
 def fast_normal(key: jax.Array, size: int) -> jax.Array:
     """Independent standard normals, from a hash of (key, position).
 
-    `jax.random.normal` spends most of its time in Threefry; two rounds of a 32-bit mixer give
-    noise that no test here can tell from it, in less than half the time on a CPU.
+    `jax.random.normal` spends most of its time in Threefry. Two rounds of a 32-bit mixer take less
+    than half as long on a CPU, and no test here can tell the noise apart.
     """
     first, second = jax.random.bits(key, (2,), jnp.uint32)
     bits = jax.lax.iota(jnp.uint32, size) * jnp.uint32(0x9E3779B9) + first
@@ -89,7 +92,7 @@ def fast_normal(key: jax.Array, size: int) -> jax.Array:
         bits = (bits ^ (bits >> 16)) * jnp.uint32(0x7FEB352D)
         bits = (bits ^ (bits >> 15)) * jnp.uint32(0x846CA68B)
         bits = (bits ^ (bits >> 16)) + salt
-    # 23 bits as the middle of one of 2^23 equal cells of (-1, 1), so that erf_inv stays finite.
+    # 23 bits choose the centre of one of 2^23 equal cells of (-1, 1), so erf_inv stays finite.
     cell = (bits >> 9).astype(jnp.int32).astype(jnp.float32)
     uniform = (cell + 0.5) * jnp.float32(2.0**-22) - 1.0
     return math.sqrt(2.0) * jax.lax.erf_inv(uniform)
@@ -109,13 +112,14 @@ def langevin(
     stacked: bool = False,
     key: jax.Array,
 ) -> optax.GradientTransformation:
-    """The common update; ``noise_scale`` None means isotropic noise.
+    """The update that all four share; ``noise_scale`` None means isotropic noise.
 
     Args:
+        inverse_temperature: the noise has variance 2 * learning_rate * inverse_temperature.
         clip_mode: ``drift-value``, which SL-SAC's presets use, clips each entry of the drift to
             [-clip, clip]; ``gradient-norm`` clips the gradient's norm before the moments see it.
         stacked: leaves have a leading ensemble axis; norms are then taken per member.
-        key: noise of update n is drawn from ``fold_in(key, n)``, once over the whole tree, so
+        key: noise of update n is drawn from ``fold_in(key, n)``, once over the whole tree, so that
             ensemble members never share noise (a vmapped ``init`` would give all the same key).
     """
     if clip_mode not in get_args(ClipMode):
@@ -146,7 +150,7 @@ def langevin(
         flat, unravel = ravel_pytree(gradient)
         noise = unravel(fast_normal(jax.random.fold_in(state.key, state.updates), flat.size))
 
-        def one(g: jax.Array, m: jax.Array, v: jax.Array, xi: jax.Array) -> jax.Array:
+        def move(g: jax.Array, m: jax.Array, v: jax.Array, xi: jax.Array) -> jax.Array:
             direction = drift(g, m, v + epsilon)
             if clip_mode == "drift-value":
                 direction = jnp.clip(direction, -clip, clip)
@@ -154,68 +158,39 @@ def langevin(
                 xi = xi * noise_scale(g, m, v + epsilon)
             return -learning_rate * direction + noise_std * xi
 
-        updates = jax.tree.map(one, gradient, first, second, noise)
+        updates = jax.tree.map(move, gradient, first, second, noise)
         return updates, LangevinState(state.updates + 1, state.key, first, second)
 
     return optax.GradientTransformation(init, update)
 
 
-def sgld(
-    learning_rate: float, *, inverse_temperature: float, key: jax.Array, **options: Unpack[Options]
-) -> optax.GradientTransformation:
+def sgld(learning_rate: float, **options: Unpack[Options]) -> optax.GradientTransformation:
     """Plain stochastic gradient Langevin dynamics."""
-    return langevin(
-        learning_rate,
-        lambda g, m, v: g,
-        None,
-        inverse_temperature=inverse_temperature,
-        key=key,
-        **options,
-    )
+    return langevin(learning_rate, lambda g, m, v: g, None, **options)
 
 
-def psgld(
-    learning_rate: float, *, inverse_temperature: float, key: jax.Array, **options: Unpack[Options]
-) -> optax.GradientTransformation:
+def psgld(learning_rate: float, **options: Unpack[Options]) -> optax.GradientTransformation:
     """RMSProp-preconditioned drift with isotropic noise."""
-    return langevin(
-        learning_rate,
-        lambda g, m, v: g * jax.lax.rsqrt(v),
-        None,
-        inverse_temperature=inverse_temperature,
-        key=key,
-        **options,
-    )
+    return langevin(learning_rate, lambda g, m, v: g * jax.lax.rsqrt(v), None, **options)
 
 
 def asgld(
-    learning_rate: float,
-    *,
-    inverse_temperature: float,
-    bias_factor: float = 1.0,
-    key: jax.Array,
-    **options: Unpack[Options],
+    learning_rate: float, *, bias_factor: float = 1.0, **options: Unpack[Options]
 ) -> optax.GradientTransformation:
     """Adaptive SGLD, SL-SAC's reward-critic optimiser (a is ``bias_factor``)."""
-    return langevin(
-        learning_rate,
-        lambda g, m, v: g + bias_factor * m * jax.lax.rsqrt(v),
-        None,
-        inverse_temperature=inverse_temperature,
-        key=key,
-        **options,
-    )
+
+    def drift(g: jax.Array, m: jax.Array, v: jax.Array) -> jax.Array:
+        return g + bias_factor * m * jax.lax.rsqrt(v)
+
+    return langevin(learning_rate, drift, None, **options)
 
 
 def preconditioned_asgld(
-    learning_rate: float, *, inverse_temperature: float, key: jax.Array, **options: Unpack[Options]
+    learning_rate: float, **options: Unpack[Options]
 ) -> optax.GradientTransformation:
     """Adam-like drift with noise scaled by the same preconditioner."""
-    return langevin(
-        learning_rate,
-        lambda g, m, v: m * jax.lax.rsqrt(v),
-        lambda g, m, v: jax.lax.rsqrt(jnp.sqrt(v)),
-        inverse_temperature=inverse_temperature,
-        key=key,
-        **options,
-    )
+
+    def noise_scale(g: jax.Array, m: jax.Array, v: jax.Array) -> jax.Array:
+        return jax.lax.rsqrt(jnp.sqrt(v))
+
+    return langevin(learning_rate, lambda g, m, v: m * jax.lax.rsqrt(v), noise_scale, **options)

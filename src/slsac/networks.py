@@ -15,9 +15,9 @@ Module = TypeVar("Module")
 
 
 class MLP(eqx.Module):
-    """Fully connected layers, ReLU unless another activation is given, with a linear last one.
+    """Fully connected layers, ReLU unless another activation is given; the last layer is linear.
 
-    Works on ``[..., features]``; with numpy parameters and a numpy activation, on numpy arrays.
+    Works on ``[..., features]``; on numpy arrays if parameters and activation are numpy's.
     """
 
     weights: tuple[jax.Array, ...]
@@ -26,19 +26,19 @@ class MLP(eqx.Module):
     def __init__(self, sizes: Sequence[int], *, key: jax.Array) -> None:
         """``sizes`` lists the width of every layer, the input first.
 
-        All parameters of a layer start uniform within +-1/sqrt(its inputs).
+        All parameters of a layer start uniform in +-1/sqrt(number of its inputs).
         """
         shapes = list(itertools.pairwise(sizes))
-        # One draw for the whole network: a draw for each array takes seconds to compile.
+        # One draw for the whole network: a draw per array takes seconds to compile.
         count = sum((inputs + 1) * outputs for inputs, outputs in shapes)
         drawn = jax.random.uniform(key, (count,), jnp.float32, -1.0, 1.0)
-        weights, biases, at = [], [], 0
+        weights, biases, start = [], [], 0
         for inputs, outputs in shapes:
-            layer = drawn[at : at + (inputs + 1) * outputs] / math.sqrt(inputs)
+            layer = drawn[start : start + (inputs + 1) * outputs] / math.sqrt(inputs)
             layer = layer.reshape(inputs + 1, outputs)
             weights.append(layer[:-1])
             biases.append(layer[-1])
-            at += (inputs + 1) * outputs
+            start += (inputs + 1) * outputs
         self.weights, self.biases = tuple(weights), tuple(biases)
 
     def __call__(self, x: Any, activate: Callable[[Any], Any] = jax.nn.relu) -> Any:
@@ -58,7 +58,7 @@ def apply_stacked(networks: MLP, x: jax.Array) -> jax.Array:
 
 
 class Largest(eqx.Module):
-    """Several networks, of which the largest answer counts, output by output."""
+    """An ensemble whose output is the elementwise largest of its members' outputs."""
 
     members: Any
     """One network with a leading ensemble axis; see `stack`."""
@@ -68,7 +68,7 @@ class Largest(eqx.Module):
 
 
 def of_each(function: Callable[[Any], Any], network: Any) -> Any:
-    """``function`` of every member, ``[ensemble, ...]``; a network that is no `Largest` is one."""
+    """``function`` of each member, ``[ensemble, ...]``; any other network is its only member."""
     if isinstance(network, Largest):
         return jax.vmap(function)(network.members)
     return jax.tree.map(lambda leaf: leaf[None], function(network))
@@ -82,8 +82,8 @@ def cosine_features(fractions: jax.Array, size: int) -> jax.Array:
 def row_by_row(predict: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """``predict(policy, observations)`` whose rows have the bits of single observations.
 
-    A product with a whole batch sums in another order, and a simulator makes a different episode
-    of a different last bit; as a loop inside one compiled call, rows cost about as little.
+    A matrix product over a whole batch sums in another order, and in a simulator one different bit
+    leads to a different episode. A loop inside one compiled call costs hardly more.
     """
 
     def actions(policy: Any, observations: Any) -> Any:

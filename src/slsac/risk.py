@@ -1,4 +1,4 @@
-"""Risk measures of a cost distribution, and what they imply. Pure functions, no state.
+"""Risk measures of a cost distribution, and what they imply: pure functions.
 
 A tail always has mass ``tail_fraction``: CVaR at .2 is the mean of the worst 20 % of outcomes,
 and CVaR at 1 is the plain mean.
@@ -66,10 +66,10 @@ def quantile_huber(
 
 
 class RiskMeasure(NamedTuple):
-    """A number made of the quantiles Z(tau) of a cost: at which fractions, and how combined."""
+    """A risk computed from quantiles Z(tau) of a cost: at which fractions, and how combined."""
 
     place: Callable[[jax.Array], jax.Array]
-    """Fractions drawn on [0, 1] -> fractions at which Z is asked."""
+    """Fractions drawn on [0, 1] -> fractions at which Z is evaluated."""
     combine: Callable[[jax.Array], jax.Array]
     """Z at those fractions, ``[..., quantile]`` -> the measure, ``[...]``."""
 
@@ -102,7 +102,7 @@ def entropic_risk(quantiles: jax.Array, risk_aversion: float) -> jax.Array:
     """log E[exp(theta Z)] / theta, theta in 1 / cost; the mean as theta -> 0, the worst at inf."""
     mean = jnp.mean(quantiles, axis=-1, keepdims=True)
     scaled = risk_aversion * (quantiles - mean)
-    # What exceeds the mean is far smaller than it where theta is small, and would be rounded away.
+    # Where theta is small the excess over the mean is tiny; log-sum-exp would round it away.
     small = jnp.max(jnp.abs(scaled), axis=-1, keepdims=True) < 1.0
     near = jnp.log1p(jnp.mean(jnp.expm1(jnp.where(small, scaled, 0.0)), axis=-1))
     far = jax.scipy.special.logsumexp(scaled, axis=-1) - math.log(quantiles.shape[-1])
@@ -112,12 +112,12 @@ def entropic_risk(quantiles: jax.Array, risk_aversion: float) -> jax.Array:
 def mean_deviation(quantiles: jax.Array, risk_aversion: float) -> jax.Array:
     """E[Z] + k sd(Z)."""
     centred = quantiles - jnp.mean(quantiles, axis=-1, keepdims=True)
-    # The root's slope is infinite at 0, which a certain cost would hand on as nan.
+    # The root's slope is infinite at 0: a cost without spread would give a gradient of nan.
     variance = jnp.mean(centred**2, axis=-1)
     deviation = jnp.sqrt(jnp.maximum(variance, 1e-12))
     return jnp.mean(quantiles, axis=-1) + risk_aversion * deviation
 
 
 def worst_quantile(quantiles: jax.Array) -> jax.Array:
-    """The largest quantile: of N stratified fractions, that of the last one, above 1 - 1/N."""
+    """The largest quantile; of N stratified fractions it is that of the last, above 1 - 1/N."""
     return jnp.max(quantiles, axis=-1)

@@ -1,4 +1,4 @@
-"""One tree of seeds: everything random has a branch of its own, so that nothing shares a stream."""
+"""One tree of seeds: each random thing has its own branch, so no two share a stream."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def generator(seed: int, branch: Branch) -> np.random.Generator:
 
 
 def episode_seed(seed: int, branch: Branch, episode: int) -> int:
-    """The environment seed of an episode; it depends on nothing but its arguments."""
+    """The environment seed of an episode; a pure function of its arguments."""
     return int(np.random.SeedSequence([seed, int(branch), episode]).generate_state(1)[0])

@@ -10,7 +10,7 @@ METADRIVE_ID = "MetaDriveSafe-v0"
 
 
 class Task(NamedTuple):
-    """What a person or a preset wants to know of a task before it is built."""
+    """What users and presets need to know about a task before it is built."""
 
     family: Family
     horizon: int
@@ -23,13 +23,13 @@ def _velocity(motion: str, speed: str) -> Task:
 
 
 def _goal(agent: str) -> Task:
-    what = f"steer a {agent} to one goal after another; cost 1 per step in a hazard"
-    return Task("navigation", 1000, what)
+    description = f"steer a {agent} to one goal after another; cost 1 per step in a hazard"
+    return Task("navigation", 1000, description)
 
 
 def _circle(agent: str) -> Task:
-    what = f"drive a {agent} fast along a circle; cost 1 per step beyond |x| > 1.125"
-    return Task("navigation", 500, what)
+    description = f"drive a {agent} fast along a circle; cost 1 per step beyond |x| > 1.125"
+    return Task("navigation", 500, description)
 
 
 SAFETY_GYMNASIUM: dict[str, Task] = {

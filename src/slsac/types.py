@@ -1,4 +1,4 @@
-"""The records that flow between the parts, and the one environment interface.
+"""The records that flow between the parts, and the environment interface.
 
 Shape conventions, outermost first: ``[ensemble, batch, quantile]``. A function that
 works on one member, one state or one fraction says so in its docstring.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # an env in a process of its own needs no jax
 
 
 class EnvSpec(NamedTuple):
-    """What an agent must know of a task before it is built."""
+    """What an agent needs to know about a task before the agent is built."""
 
     observation_size: int
     action_size: int
@@ -39,7 +39,7 @@ class Step(NamedTuple):
     truncated: bool
     """The clock ran out: the value of the last observation still counts."""
     extras: Mapping[str, float] | None = None
-    """On an episode's last step: figures on it beside return and cost, such as success."""
+    """On an episode's last step: its figures beside return and cost, such as success."""
 
 
 @runtime_checkable
@@ -49,8 +49,8 @@ class SafeEnv(Protocol):
     ``reset(seed)`` must depend on the seed alone, not on earlier episodes: exact resume
     starts an episode again from its seed and saves no simulator state.
 
-    An env may have an attribute ``max_lanes``: how many of its kind evaluation may hold in one
-    process and step in turns. Without it evaluation uses one.
+    An env may have an attribute ``max_lanes``: the number of such envs that evaluation may hold in
+    one process and step in turn. Without it, evaluation uses one.
     """
 
     spec: EnvSpec
@@ -69,9 +69,9 @@ class Episode(NamedTuple):
     cost: float
     length: int
     extras: Mapping[str, float]
-    """Further figures, where the env reports any: see `Step.extras`."""
+    """Figures beside return and cost, where the env reports any: see `Step.extras`."""
     truncated: bool = False
-    """The clock ended it, and not the task."""
+    """The clock ended the episode, not the task."""
 
 
 class Batch(NamedTuple):
@@ -83,20 +83,20 @@ class Batch(NamedTuple):
     cost: jax.Array
     next_observation: jax.Array
     terminated: jax.Array
-    """1.0 where the task ended; a time limit leaves 0.0, so that bootstrapping goes on."""
+    """1.0 where the task ended; a time limit leaves 0.0, so that bootstrapping continues."""
 
 
 class Rollout(NamedTuple):
     """The steps of an epoch, ``[time, env, ...]``, float32."""
 
     observation: Any
-    """As the networks saw it, normalised with the moments of that time."""
+    """As the networks saw it, normalised with the moments at that time."""
     action: Any
-    """As it was drawn, before clipping."""
+    """As drawn, before clipping."""
     reward: Any
     cost: Any
     next_observation: Any
-    """What followed, the last observation of an episode included."""
+    """What followed, including the last observation of an episode."""
     terminated: Any
     """1 where the task ended: nothing is earned or paid afterwards."""
     ended: Any

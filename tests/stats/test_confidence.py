@@ -82,7 +82,7 @@ def test_the_lower_bound_on_cvar_is_the_best_case_by_hand() -> None:
     assert cvar_lower_bound(np.array([2.0]), 0.1, 0.9) == pytest.approx(2.0)
     # All of 200 cost 35: at least 96.5 % of all do, and so does the worse half.
     assert cvar_lower_bound(np.full(200, 35.0), 0.5, 0.95) == pytest.approx(35.0)
-    with pytest.raises(InvalidInput, match="a cost is -1; for a lower bound none may be negative"):
+    with pytest.raises(InvalidInput, match="a cost is -1; for a lower bound it must be at least 0"):
         cvar_lower_bound(np.array([-1.0, 2.0]), 0.5, 0.95)
 
 

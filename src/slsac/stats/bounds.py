@@ -10,7 +10,7 @@ from slsac.stats.tail import require_fraction
 
 
 def discounted_cost_limit(cost_limit: float, discount: float, horizon: int) -> float:
-    """The discounted equivalent of an episode's cost limit, the cost spread evenly over it.
+    """The discounted equivalent of an episode's cost limit, for a cost spread evenly over it.
 
     A limit of 25 over 1,000 steps at discount .99 is 2.49989 in discounted units.
     """
@@ -39,9 +39,9 @@ def tightened_limit(cost_limit: float, quantile_error: float, tail_fraction: flo
 
 
 def expected_cost_bound(cost_limit: float, quantile_error: float, tail_fraction: float) -> float:
-    """Largest CVaR that a limit on the *mean* cost allows, costs being at least 0.
+    """Largest CVaR that a limit on the *mean* cost allows, for costs of at least 0.
 
-    What one is left with without a distributional critic: everything but the tail may be 0.
+    Without a distributional critic no better bound holds: all costs outside the tail may be 0.
     """
     require_fraction(tail_fraction)
     _require_error(quantile_error)
@@ -49,6 +49,7 @@ def expected_cost_bound(cost_limit: float, quantile_error: float, tail_fraction:
 
 
 def _require_error(quantile_error: float) -> None:
+    """Raise InvalidInput unless the error is at least 0."""
     if not quantile_error >= 0.0:
         raise InvalidInput(f"quantile_error is {quantile_error}; it must be at least 0")
 

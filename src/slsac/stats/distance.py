@@ -1,4 +1,4 @@
-"""How far a predicted distribution of costs is from the costs that followed."""
+"""The distance between predicted costs and those that followed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NEGLIGIBLE = 0.01
 def pooled_distance(realised: np.ndarray, predicted: np.ndarray, *, order: int) -> float:
     """Wasserstein distance of ``order`` between ``realised`` [n] and all of ``predicted`` [n, q].
 
-    Of order 2 it is the root mean square distance of the two pools' quantile functions.
+    At order 2 it is the root mean square difference of the two pools' quantile functions.
     """
     ordered = np.repeat(np.sort(realised), predicted.shape[1])
     gap = np.abs(ordered - np.sort(predicted, axis=None))

@@ -2,7 +2,7 @@
 
 Shape nu and scale sigma; nu = 0 is the exponential, nu < 0 has an upper end, and the mean is
 infinite from nu = 1 on. Functions take samples ``[..., n]`` and work on the last axis, so that
-the resamples of a bootstrap are fitted at once.
+all resamples of a bootstrap are fitted together.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 LEAST_SHAPE = -1.0
-"""Below it (the uniform distribution is at it) the likelihood has no maximum."""
+"""The uniform distribution's shape; below it the likelihood has no maximum."""
 
 
 def draw(shape: float, scale: float, size: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
@@ -46,13 +46,13 @@ def fit_by_moments(exceedances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     weights = 1.0 - (np.arange(1, n + 1) - 0.35) / n
     first = ordered.mean(axis=-1)
     second = (weights * ordered).mean(axis=-1)
-    # Equal values leave nothing to divide by; they are no sample of a continuous distribution.
+    # Equal values, which no continuous distribution gives, would mean a division by 0.
     spread = np.maximum(first - 2.0 * second, 1e-12 * first)
     return 2.0 - first / spread, 2.0 * first * second / spread
 
 
 def fit_by_likelihood(exceedances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Shape and scale of greatest likelihood, with the shape at least `LEAST_SHAPE`.
+    """Shape and scale by maximum likelihood, with a shape of at least `LEAST_SHAPE`.
 
     For a given theta = nu / sigma the best shape is the mean of log(1 + theta y), which leaves a
     search over theta alone: a grid, then golden sections around its best point.
@@ -80,14 +80,14 @@ def fit_by_likelihood(exceedances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _given_theta(y: np.ndarray, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The best shape and scale for theta = shape / scale; theta = 0 is the exponential."""
-    # Nearer to 0 than this, the quotient is rounding error and its limit is the mean.
+    # Closer to 0 the quotient is rounding error; its limit there is the mean.
     theta = np.where(np.abs(theta) < 1e-9, 1e-9, theta)
     shape = np.log1p(theta[..., None] * y).mean(axis=-1)
     return shape, shape / theta
 
 
 def anderson_darling(exceedances: np.ndarray, shape: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    """Distance between a sample and a fit that weighs both ends; 0 is none."""
+    """Distance between a sample and a fit that gives weight to both ends; 0 is a perfect fit."""
     ordered = np.sort(exceedances, axis=-1)
     n = ordered.shape[-1]
     inner = 1.0 + (shape / scale)[..., None] * ordered
@@ -107,7 +107,7 @@ def fit_test(
 ) -> float:
     """P-value of the fit: how often a sample of the fitted distribution, refitted, is as far off.
 
-    The refit matters: against parameters that were fitted to it, any sample looks too good.
+    The refit matters: any sample looks too good against parameters that were fitted to it.
     """
     seen = anderson_darling(exceedances, np.asarray(shape), np.asarray(scale))
     drawn = draw(shape, scale, (rounds, len(exceedances)), rng)

@@ -16,6 +16,7 @@ from slsac.stats import pareto
 
 
 def require_fraction(tail_fraction: float) -> None:
+    """Raise InvalidInput unless ``tail_fraction`` is in (0, 1]."""
     if not 0.0 < tail_fraction <= 1.0:
         raise InvalidInput(f"tail_fraction is {tail_fraction}; it must be in (0, 1]")
 
@@ -43,7 +44,7 @@ class SignalDecomposition(NamedTuple):
     mean: float
     cvar: float
     body_mean: float
-    """Mean of the episodes outside the tail; that of all of them where the tail is everything."""
+    """Mean of the episodes outside the tail; of all episodes where the tail holds them all."""
     tail_share: float
     """k / n, the share of episodes that CVaR averages."""
     excess: float
@@ -53,7 +54,7 @@ class SignalDecomposition(NamedTuple):
 def signal_decomposition(
     episode_costs: Sequence[float] | np.ndarray, tail_fraction: float
 ) -> SignalDecomposition:
-    """By how much CVaR exceeds the mean of the same episodes, and where that comes from."""
+    """How far CVaR exceeds the mean of the same episodes, and where the excess comes from."""
     costs = np.sort(np.asarray(episode_costs, dtype=np.float64))
     cvar = empirical_cvar(costs, tail_fraction)
     k = tail_count(costs.size, tail_fraction)
@@ -74,14 +75,15 @@ class TailFit(NamedTuple):
     threshold: float
     """The empirical quantile at 1 - eps, a cost per episode."""
     exceedances: int
-    """How many costs lie strictly above it."""
+    """How many costs lie strictly above the threshold."""
     shape: float | None
-    """nu, of greatest likelihood; None where there is nothing to fit."""
+    """nu, by maximum likelihood; None where there is nothing to fit."""
     scale: float | None
     """sigma, in units of cost."""
     moments_shape: float | None
-    """The same two by probability-weighted moments."""
+    """nu by probability-weighted moments."""
     moments_scale: float | None
+    """sigma by probability-weighted moments, in units of cost."""
     shape_interval: tuple[float, float] | None
     """Bootstrap percentiles at the confidence asked for."""
     scale_interval: tuple[float, float] | None
@@ -89,7 +91,7 @@ class TailFit(NamedTuple):
     """Small where the exceedances do not look generalised Pareto (Anderson-Darling)."""
     credible: bool
     reason: str
-    """Why not, in words; empty where the fit is credible."""
+    """Why the fit is not credible; empty where it is."""
 
 
 LEAST_EXCEEDANCES = 30
@@ -104,10 +106,10 @@ def fit_tail(
     rounds: int = 199,
     seed: int = 0,
 ) -> TailFit:
-    """Fits the worst ``tail_fraction`` of episode costs, and says whether to believe it.
+    """Fit the worst ``tail_fraction`` of episode costs, and say whether the fit is credible.
 
     Args:
-        rounds: resamples of the bootstrap and of the test of fit.
+        rounds: resamples of the bootstrap and of the goodness-of-fit test.
     """
     ordered = np.asarray(costs, dtype=np.float64)
     if ordered.ndim != 1:
@@ -142,11 +144,11 @@ def fit_tail(
             "different values; they are counts, and a smooth tail does not describe them"
         )
     rng = np.random.default_rng(seed)
-    shape, scale = (float(one) for one in pareto.fit_by_likelihood(above))
-    moments = [float(one) for one in pareto.fit_by_moments(above)]
+    shape, scale = map(float, pareto.fit_by_likelihood(above))
+    moments_shape, moments_scale = map(float, pareto.fit_by_moments(above))
     resampled = above[rng.integers(0, above.size, (rounds, above.size))]
     ends = [50.0 * (1.0 - confidence), 50.0 * (1.0 + confidence)]
-    intervals = [np.percentile(one, ends) for one in pareto.fit_by_likelihood(resampled)]
+    shapes, scales = (np.percentile(each, ends) for each in pareto.fit_by_likelihood(resampled))
     p_value = pareto.fit_test(above, shape, scale, rng, rounds)
     reason = ""
     if p_value < LEAST_P_VALUE:
@@ -154,20 +156,20 @@ def fit_tail(
             f"the costs above {threshold:g} do not look generalised Pareto "
             f"(Anderson-Darling, p = {p_value:.3f})"
         )
-    elif intervals[0][1] >= 1.0:
+    elif shapes[1] >= 1.0:
         reason = (
             f"the tail may be too heavy to have a mean: its shape is {shape:.2f}, up to "
-            f"{intervals[0][1]:.2f}, and must be below 1"
+            f"{shapes[1]:.2f}, and must be below 1"
         )
     return TailFit(
         threshold,
         above.size,
         shape,
         scale,
-        moments_shape=moments[0],
-        moments_scale=moments[1],
-        shape_interval=(float(intervals[0][0]), float(intervals[0][1])),
-        scale_interval=(float(intervals[1][0]), float(intervals[1][1])),
+        moments_shape=moments_shape,
+        moments_scale=moments_scale,
+        shape_interval=(float(shapes[0]), float(shapes[1])),
+        scale_interval=(float(scales[0]), float(scales[1])),
         fit_p_value=p_value,
         credible=not reason,
         reason=reason,

@@ -11,9 +11,10 @@ import pytest
 from slsac.algorithms.off_policy import policy as policies
 from slsac.config.presets import preset
 from slsac.envs import make_env
+from slsac.envs.play import Lanes
 from slsac.envs.probe import PROBES
 from slsac.errors import EnvFailed
-from slsac.evaluate import Lanes, evaluate
+from slsac.evaluate import evaluate
 from slsac.networks import row_by_row
 from slsac.seeds import Branch, episode_seed
 from slsac.stats.summary import Evaluation

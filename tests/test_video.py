@@ -15,7 +15,7 @@ import pytest
 
 from slsac.cli import main
 from slsac.training.off_policy import Trainer
-from slsac.video import NoVideo, captioned, drawn
+from slsac.video import NoVideo, captioned, render
 
 HOPPER = "SafetyHopperVelocity-v1"
 # Apart from the tests, since imageio's reader forks and leaves pipes open.
@@ -110,7 +110,7 @@ class Undrawn:
 )
 def test_an_env_that_gives_no_picture_gives_no_video(picture: Any, reason: str) -> None:
     with pytest.raises(NoVideo, match=f"no video: {reason}"):
-        drawn(Undrawn(picture))
+        render(Undrawn(picture))
 
 
 def test_the_caption_turns_red_over_the_limit() -> None:

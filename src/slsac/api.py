@@ -17,8 +17,9 @@ from slsac.config.overrides import with_overrides
 from slsac.config.presets import preset
 from slsac.display import Display, Silent
 from slsac.envs import copies_of, duplicate_env, env_source, make_env
+from slsac.envs.play import Lanes
 from slsac.errors import InvalidInput
-from slsac.evaluate import Lanes, evaluate
+from slsac.evaluate import evaluate
 from slsac.networks import row_by_row
 from slsac.runs import config_file, policy
 from slsac.runs.steps import reached_step

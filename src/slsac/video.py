@@ -1,4 +1,4 @@
-"""Videos of episodes, drawn off screen on machines without a display."""
+"""Videos of episodes. Frames are drawn off screen, so no display is needed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from slsac.errors import InvalidInput, env_failure, env_failures
-from slsac.evaluate import Predict
-from slsac.seeds import Branch, episode_seed
+from slsac.envs.play import Predict, play
+from slsac.errors import InvalidInput, env_failure
+from slsac.evaluate import evaluation_seeds
 
 BACKENDS = ("egl", "osmesa")
-"""MuJoCo's ways to draw without a display, the faster one first."""
+"""MuJoCo's backends that need no display, the faster one first."""
 MAX_FRAMES_PER_SECOND = 50
 DEFAULT_FRAMES_PER_SECOND = 30
 
@@ -35,7 +35,7 @@ print("drawn")
 
 
 class NoVideo(RuntimeError):
-    """A video cannot be made here; the text says why, in one line."""
+    """No video can be made here; the text says why, in one line."""
 
 
 def require_mp4(file: Path) -> None:
@@ -44,7 +44,7 @@ def require_mp4(file: Path) -> None:
 
 
 def prepare() -> None:
-    """Chooses a GL backend that draws here; must come before mujoco is first imported."""
+    """Choose a GL backend that can draw here; call it before mujoco is first imported."""
     try:
         import imageio_ffmpeg  # noqa: F401
     except ImportError:
@@ -55,8 +55,8 @@ def prepare() -> None:
         return
     asked = os.environ.get("MUJOCO_GL")
     tried = (asked,) if asked else BACKENDS
-    found = next(filter(draws, tried), None)
-    if found is None:
+    backend = next(filter(can_draw, tried), None)
+    if backend is None:
         raise NoVideo(
             f"no video: no GL backend draws here (tried {', '.join(tried)}); on Debian, "
             "`apt-get install libosmesa6` brings one that needs no graphics card"
@@ -64,28 +64,28 @@ def prepare() -> None:
     if not asked and "mujoco" in sys.modules:
         raise NoVideo(
             "no video: mujoco was imported before a GL backend was chosen; start Python with the "
-            f"environment variable MUJOCO_GL={found}"
+            f"environment variable MUJOCO_GL={backend}"
         )
-    os.environ["MUJOCO_GL"] = found
+    os.environ["MUJOCO_GL"] = backend
 
 
 @functools.cache
-def draws(backend: str) -> bool:
-    """Whether MuJoCo can draw with a backend; tried in a process that a bad driver may end."""
+def can_draw(backend: str) -> bool:
+    """Whether MuJoCo can draw with a backend; tried in a process that a bad driver may kill."""
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", PROBE], env={**os.environ, "MUJOCO_GL": backend},
             capture_output=True, text=True, timeout=120,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return False
-    return done.returncode == 0 and "drawn" in done.stdout
+    return process.returncode == 0 and "drawn" in process.stdout
 
 
 def record(
     env: Any, predict: Predict, file: Path, *, episodes: int, seed: int, cost_limit: float
 ) -> int:
-    """Writes the first episodes of `evaluate` as MP4 at their own speed; gives the frames.
+    """Writes the first episodes of `evaluate` as MP4 in real time; returns the number of frames.
 
     Args:
         env: a ``SafeEnv`` that also has ``render``.
@@ -103,27 +103,22 @@ def record(
     with warnings.catch_warnings(), writer:
         # The writer forks to start ffmpeg, and does nothing in between that JAX could disturb.
         warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
-        for episode in range(episodes):
-            with env_failures():
-                observation = env.reset(episode_seed(seed, Branch.EVALUATION, episode))
-            steps, gained, paid, over = 0, 0.0, 0.0, False
-            while not over:
-                action = predict(observation)
-                with env_failures():
-                    step = env.step(action)
-                observation = step.observation
-                steps, gained, paid = steps + 1, gained + step.reward, paid + step.cost
-                over = step.terminated or step.truncated
-                if steps % stride == 0 or over:
-                    text = f"episode {episode + 1}   step {steps}   return {gained:.1f}   "
-                    cost = f"cost {paid:g} of {cost_limit:g}"
-                    writer.append_data(captioned(drawn(env), text, cost, paid > cost_limit))
+        for number, env_seed in enumerate(evaluation_seeds(seed, episodes), 1):
+            total_return = total_cost = 0.0
+            for steps, transition in enumerate(play([env], predict, [env_seed]), 1):
+                total_return += transition.step.reward
+                total_cost += transition.step.cost
+                if steps % stride == 0 or transition.ends_episode:
+                    text = f"episode {number}   step {steps}   return {total_return:.1f}   "
+                    cost = f"cost {total_cost:g} of {cost_limit:g}"
+                    over_limit = total_cost > cost_limit
+                    writer.append_data(captioned(render(env), text, cost, over_limit))
                     frames += 1
     return frames
 
 
-def drawn(env: Any) -> np.ndarray:
-    """The picture that the env draws of itself."""
+def render(env: Any) -> np.ndarray:
+    """The env's picture of itself, ``[height, width, 3]``; raises NoVideo where there is none."""
     try:
         frame = env.render()
     except Exception as error:
@@ -134,13 +129,13 @@ def drawn(env: Any) -> np.ndarray:
 
 
 def frame_rate(env: Any) -> int:
-    """Steps per second of the task's own clock."""
+    """Steps per second of simulated time."""
     metadata = getattr(getattr(env, "env", None), "metadata", None) or {}
     return int(metadata.get("render_fps") or DEFAULT_FRAMES_PER_SECOND)
 
 
 def captioned(frame: np.ndarray, text: str, cost: str, over_limit: bool) -> np.ndarray:
-    """A frame with a line below its upper edge; the cost is red once it is over the limit."""
+    """A frame with a line of text at its top; the cost is red once it exceeds the limit."""
     from PIL import Image, ImageDraw, ImageFont
 
     picture = Image.fromarray(np.ascontiguousarray(frame))

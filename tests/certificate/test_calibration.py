@@ -36,19 +36,18 @@ def test_points_of_a_cut_off_episode_are_far_from_its_end() -> None:
     assert of(43, terminated=False).size == 0
 
 
-def test_play_records_what_happened_and_repeats() -> None:
+def test_a_sampled_episode_is_recorded_and_repeats() -> None:
     def explore(observation: np.ndarray, key: jax.Array) -> np.ndarray:
         return np.asarray(jax.random.uniform(key, (1,), minval=-1.0))
 
-    done: list[int] = []
-    one = calibration.play(Chain(), explore, 2, 5, done.append)
-    assert done == [1, 2]
-    assert all(trajectory.terminated for trajectory in one)
-    np.testing.assert_array_equal(one[0].observations, np.eye(3))
-    np.testing.assert_array_equal(one[0].costs, [0.0, 0.0, 4.0])
-    two = calibration.play(Chain(), explore, 2, 5, done.append)
-    np.testing.assert_array_equal(one[1].actions, two[1].actions)
-    assert not np.array_equal(one[0].actions, one[1].actions)
+    first, second = (calibration.play_sampled(Chain(), explore, 5, episode) for episode in (0, 1))
+    assert first.terminated
+    np.testing.assert_array_equal(first.observations, np.eye(3))
+    np.testing.assert_array_equal(first.costs, [0.0, 0.0, 4.0])
+    assert len(np.unique(first.actions)) == 3, "every step draws anew"
+    assert not np.array_equal(first.actions, second.actions)
+    again = calibration.play_sampled(Chain(), explore, 5, 1)
+    np.testing.assert_array_equal(again.actions, second.actions)
 
 
 def test_pooled_distance_by_hand() -> None:
@@ -130,7 +129,7 @@ def test_the_bound_on_cvar_follows_from_delta_in_both_units() -> None:
     def explore(observation: np.ndarray, key: jax.Array) -> np.ndarray:
         return np.zeros(1, np.float32)
 
-    trajectories = calibration.play(Counts(), explore, 8, 0, lambda done: None)
+    trajectories = [calibration.play_sampled(Counts(), explore, 0, episode) for episode in range(8)]
     found = everything(trajectories, CONFIG)
     assert found["cvar_error_bound"] == pytest.approx(2 * found["delta"])
     # One unit of cost spread over 20 steps is worth (1 - .99^20) / .2 discounted.

@@ -16,7 +16,7 @@ from slsac.envs import list_envs, make_env
 from slsac.envs.safety_gymnasium import SafetyGymnasiumEnv
 from slsac.errors import InvalidInput
 from slsac.tasks import SAFETY_GYMNASIUM, family
-from slsac.video import BACKENDS, draws
+from slsac.video import BACKENDS, can_draw
 
 OBSERVATION_SIZES = {
     "SafetyAntVelocity-v1": 27,
@@ -275,7 +275,7 @@ for env_id in ("SafetyHopperVelocity-v1", "SafetyPointGoal1-v0"):
     env.close()
 print("drawn")
 """
-    backend = next(filter(draws, BACKENDS), None)
+    backend = next(filter(can_draw, BACKENDS), None)
     if backend is None:
         if os.environ.get("SLSAC_REQUIRE_GL") == "1":
             pytest.fail("no GL backend draws here")

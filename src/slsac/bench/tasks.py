@@ -15,8 +15,9 @@ from slsac.algorithms.off_policy import policy as policies
 from slsac.bench.timing import Record, in_turns, ratio, seconds
 from slsac.config.presets import off_policy_preset
 from slsac.envs import list_envs, make_env
+from slsac.envs.play import Lanes, Predict
 from slsac.envs.safety_gymnasium import SafetyGymnasiumEnv
-from slsac.evaluate import Lanes, Predict, evaluate
+from slsac.evaluate import evaluate
 from slsac.networks import row_by_row
 from slsac.tasks import family
 from slsac.types import EnvSpec, SafeEnv

@@ -9,6 +9,7 @@ and the sum does not. Points of one episode are dependent, so intervals resample
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from slsac.config import CostCriticConfig
-from slsac.errors import env_failures
+from slsac.envs.play import play
 from slsac.seeds import Branch, episode_seed, generator
 from slsac.stats.bounds import cvar_error_bound, discounted_cost_limit
 from slsac.stats.distance import NEGLIGIBLE, pooled_distance
@@ -48,36 +49,23 @@ class Points(NamedTuple):
     """Which episode a point is from."""
 
 
-def play(
-    env: SafeEnv,
-    explore: Callable[[np.ndarray, jax.Array], Any],
-    episodes: int,
-    seed: int,
-    tick: Callable[[int], None],
-) -> list[Trajectory]:
-    """Whole episodes with sampled actions; ``tick`` is told how many are done."""
-    found = []
-    for episode in range(episodes):
-        key = jax.random.PRNGKey(episode_seed(seed, Branch.CERTIFICATE, episode))
-        with env_failures():
-            observation = env.reset(episode_seed(seed, Branch.EVALUATION, episode))
-        observations, actions = [], []
-        costs: list[float] = []
-        over = terminated = False
-        while not over:
-            action = np.asarray(explore(observation, jax.random.fold_in(key, len(costs))))
-            with env_failures():
-                step = env.step(action)
-            observations.append(observation)
-            actions.append(action)
-            costs.append(step.cost)
-            observation, terminated = step.observation, step.terminated
-            over = step.terminated or step.truncated
-        found.append(
-            Trajectory(np.array(observations), np.array(actions), np.array(costs), terminated)
-        )
-        tick(episode + 1)
-    return found
+def play_sampled(
+    env: SafeEnv, explore: Callable[[np.ndarray, jax.Array], Any], seed: int, episode: int
+) -> Trajectory:
+    """One whole episode with actions that ``explore`` samples, each with a key of its own."""
+    key = jax.random.PRNGKey(episode_seed(seed, Branch.CERTIFICATE, episode))
+    steps = itertools.count()
+
+    def act(observation: np.ndarray) -> np.ndarray:
+        return np.asarray(explore(observation, jax.random.fold_in(key, next(steps))))
+
+    played = list(play([env], act, [episode_seed(seed, Branch.EVALUATION, episode)]))
+    return Trajectory(
+        observations=np.array([transition.observation for transition in played]),
+        actions=np.array([transition.action for transition in played]),
+        costs=np.array([transition.step.cost for transition in played]),
+        terminated=played[-1].step.terminated,
+    )
 
 
 def discounted_sums(costs: np.ndarray, discount: float) -> np.ndarray:

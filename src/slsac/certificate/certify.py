@@ -317,14 +317,19 @@ def calibrate(
     assert isinstance(config, OffPolicyConfig)
     functions, policy, cost_critic = critic
     explore = jax.jit(functions.explore)
-    with contextlib.closing(make_env(duplicate_env(env))) as made:
-        trajectories = calibration.play(
-            made,
-            lambda observation, key: explore(policy, observation, key),
-            CALIBRATION_EPISODES,
-            episode_seed(seed, Branch.CERTIFICATE, 2**31),
-            lambda done: tick("calibration", done, CALIBRATION_EPISODES),
-        )
+    first_seed = episode_seed(seed, Branch.CERTIFICATE, 2**31)
+    trajectories = []
+    with contextlib.closing(make_env(duplicate_env(env))) as played_env:
+        for episode in range(CALIBRATION_EPISODES):
+            trajectories.append(
+                calibration.play_sampled(
+                    played_env,
+                    lambda observation, key: explore(policy, observation, key),
+                    first_seed,
+                    episode,
+                )
+            )
+            tick("calibration", episode + 1, CALIBRATION_EPISODES)
     return calibration.calibrate(
         trajectories,
         cost_critic,

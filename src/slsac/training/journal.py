@@ -15,8 +15,9 @@ import numpy as np
 
 from slsac.config import Config
 from slsac.display import Display
+from slsac.envs.play import Lanes, Predict
 from slsac.errors import EnvFailed, InvalidInput, TrainingFailed
-from slsac.evaluate import Lanes, Predict, evaluate
+from slsac.evaluate import evaluate
 from slsac.runs import checkpoint, tensors
 from slsac.runs.log import RunLog
 from slsac.stats.summary import Evaluation, as_record, summarise

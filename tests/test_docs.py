@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import importlib.util
 import re
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -11,11 +15,32 @@ import pytest
 
 from slsac import Agent, check_safe_env
 from slsac.certificate.certify import certify
+from slsac.cli import main
+from slsac.config import OffPolicyConfig, OnPolicyConfig
+from slsac.config.overrides import field_names
 from slsac.config.presets import ALGORITHMS
 from slsac.envs import list_envs
 from slsac.errors import InvalidInput
 from slsac.report.read import find_runs
 from tests.support.paths import ROOT
+from tools import config_reference, figures, record
+
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    ROOT / "benchmarks" / "README.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+SOURCES = [
+    *(ROOT / "experiments").glob("*.yaml"),
+    *(
+        path
+        for folder in ("src", "tests", "tools", "benchmarks", "examples")
+        for path in (ROOT / folder).rglob("*.py")
+    ),
+]
+WRITTEN_BY_THE_READER = {"my_module.py", "docs/algorithms/ddpg-lag.md"}
+"""Files that a page asks its reader to write."""
+on_every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
 def load(script: str) -> ModuleType:
@@ -28,29 +53,133 @@ def load(script: str) -> ModuleType:
 
 
 def test_the_config_reference_is_up_to_date() -> None:
-    reference = load("docs/make_config_reference.py").reference()
-    assert (ROOT / "docs" / "config.md").read_text() == reference
+    advice = "run `python -m tools.config_reference`"
+    assert (ROOT / "docs" / "config.md").read_text() == config_reference.reference(), advice
 
 
 def test_the_results_on_the_pages_are_those_under_results() -> None:
-    pages = load("benchmarks/record.py").pages()
-    assert ROOT / "docs" / "results.md" in pages
-    for page, text in pages.items():
-        assert page.read_text() == text, f"run `python benchmarks/record.py`: {page.name} is old"
+    for page, text in record.pages().items():
+        assert page.read_text() == text, f"run `python -m tools.record`: {page.name} is old"
 
 
-def test_every_recorded_run_is_in_a_picture_of_the_results_page() -> None:
-    drawn = load("benchmarks/record.py").pictures()
-    assert sum(map(len, drawn.values())) == len(list((ROOT / "results").rglob("config.json")))
-    page = (ROOT / "docs" / "results.md").read_text()
-    for picture in drawn:
-        assert f"]({picture.name})" in page
+def test_every_recorded_run_is_in_the_table_of_its_task() -> None:
+    for config in (ROOT / "results").rglob("config.json"):
+        folder = config.parent.relative_to(ROOT)
+        page = ROOT / "docs" / "results" / f"{record.TASK_PAGES[folder.parts[-2]]}.md"
+        assert f"](../../{folder})" in page.read_text()
+
+
+def test_every_picture_has_a_maker_and_a_page() -> None:
+    drawn = {path.stem for path in (ROOT / "docs").rglob("*.svg")}
+    assert drawn == set(figures.PICTURE_MAKERS)
+    for name in drawn:
+        assert any(f"pictures/{name}.svg)" in page.read_text() for page in PAGES), name
 
 
 def test_every_folder_under_results_can_be_tabulated() -> None:
     # As in `slsac table results/*`, which names the folders one by one.
     runs = find_runs(sorted((ROOT / "results").iterdir()))
     assert len(runs) == len(list((ROOT / "results").rglob("config.json")))
+
+
+def files_named(name: str) -> list[Path]:
+    """The file at a path from the root, or every source file whose path ends so."""
+    exact = ROOT / name
+    return [exact] if exact.exists() else [p for p in SOURCES if f"/{p}".endswith(f"/{name}")]
+
+
+@on_every_page
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    for name in re.findall(r"(?<![\w/.:])[\w./-]+\.(?:py|ya?ml|md)\b", page.read_text()):
+        placeholder = Path(name).stem.isupper()  # as in FILE.md
+        if (page.parent / name).exists() or placeholder or name in WRITTEN_BY_THE_READER:
+            continue
+        assert files_named(name), f"{name} does not exist"
+        assert len(files_named(name)) == 1, f"{name} may be any of {files_named(name)}"
+
+
+@on_every_page
+def test_every_function_that_a_page_places_in_a_file_is_there(page: Path) -> None:
+    for name, first, more in re.findall(
+        r"`([\w./-]+\.py): ([\w.]+)`((?:, `[\w.]+`)*)", page.read_text()
+    ):
+        (path,) = files_named(name)
+        for function in [first, *re.findall(r"`([\w.]+)`", more)]:
+            there = any(f".{known}".endswith(f".{function}") for known in definitions(path))
+            assert there, f"{name} has no {function}"
+
+
+@cache
+def definitions(path: Path) -> set[str]:
+    """Names of the functions and classes of a file, those inside others as ``outer.inner``."""
+
+    def walk(body: list[ast.stmt], prefix: str) -> Iterator[str]:
+        for node in body:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                yield prefix + node.name
+                yield from walk(node.body, f"{prefix}{node.name}.")
+
+    return set(walk(ast.parse(path.read_text()).body, ""))
+
+
+@on_every_page
+def test_every_command_and_flag_that_a_page_names_exists(
+    page: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in commands(page.read_text()):
+        name, *words = command.split()
+        text = help_of(name, capsys)
+        flags = [flag for word in words for flag in re.findall(r"--[a-z][\w.-]*", word)]
+        for flag in flags:
+            field = flag.removeprefix("--").replace("-", "_")
+            known = re.search(rf"{flag}(?![\w-])", text) or (name == "train" and field in FIELDS)
+            assert known, f"slsac {name} has no {flag}"
+        for algo in re.findall(r"--algo ([a-z][\w/.-]*)", command):
+            assert algo in ALGORITHMS, f"there is no algorithm {algo}"
+
+
+FIELDS = {
+    name
+    for kind in (OffPolicyConfig, OnPolicyConfig)
+    for name in field_names(kind, optional_parts=True)
+}
+
+
+def commands(text: str) -> list[str]:
+    """What follows ``slsac`` in code blocks and in spans of code, a line each."""
+    found = []
+    for block in re.findall(r"^```\w*\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
+        lines = re.sub(r"\\\n", " ", block)  # a line that goes on in the next
+        found += re.findall(r"(?:^|&& |\.venv/bin/)slsac +([a-z][^#\n]*)", lines, re.MULTILINE)
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    spans = re.findall(r"`([^`]+)`", prose)
+    found += [span.partition(" ")[2] for span in spans if re.match(r"slsac [a-z]", span)]
+    return found
+
+
+def help_of(command: str, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    return capsys.readouterr().out
+
+
+@on_every_page
+def test_every_import_on_a_page_works(page: Path) -> None:
+    for module, names in re.findall(r"from (slsac[\w.]*) import ([\w, ]+)", page.read_text()):
+        for name in names.split(","):
+            assert hasattr(importlib.import_module(module), name.strip()), f"{module}.{name}"
+
+
+def test_every_target_of_make_that_a_page_names_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page in PAGES:
+        for target in re.findall(r"(?:^|`|&& )make ([a-z]+)", page.read_text(), re.MULTILINE):
+            assert target in targets, f"{page.name} names make {target}"
+
+
+def test_readme_and_results_are_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 110
+    assert len((ROOT / "docs" / "results.md").read_text().splitlines()) <= 150
 
 
 def test_links_between_pages_lead_somewhere() -> None:

@@ -1,12 +1,11 @@
-"""The course of a run in figures: what the readings in docs/results.md are made from.
+"""Print the course of a run: the figures that the pages in docs/results/ are written from.
 
-    python benchmarks/course.py results/sl-sac/SafetyHopperVelocity-v1/seed0
-    python benchmarks/course.py runs/hopper-0 --every 10000
+    python -m tools.course results/sl-sac/SafetyHopperVelocity-v1/seed0
+    python -m tools.course runs/hopper-0 --every 10000
 
-Training episodes and logged figures over stretches of steps, then the evaluations. "Ended early"
-are episodes that the task ended before their time: falls, on the velocity tasks. "Signal" is what
-the multiplier answers to, and its share over the limit one of epochs; the two oldest runs did not
-log it. It needs no more than the small files that are kept under results/.
+First training, in stretches of steps, then the evaluations. "Ended early" counts episodes that the
+task itself ended, such as falls. "Signal" is what the multiplier compares with its limit; the share
+over the limit counts epochs. The two oldest recorded runs did not log it.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ def share(happened: list[bool]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(prog="python -m tools.course")
     parser.add_argument("run", type=Path)
     parser.add_argument("--every", type=int, default=50_000, help="steps of a stretch")
     options = parser.parse_args()

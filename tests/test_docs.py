@@ -83,9 +83,11 @@ def test_every_folder_under_results_can_be_tabulated() -> None:
 
 
 def files_named(name: str) -> list[Path]:
-    """The file at a path from the root, or every source file whose path ends so."""
-    exact = ROOT / name
-    return [exact] if exact.exists() else [p for p in SOURCES if f"/{p}".endswith(f"/{name}")]
+    """The file at a path from the root or the package, or every one whose path ends so."""
+    for folder in (ROOT, ROOT / "src" / "slsac"):
+        if (folder / name).exists():
+            return [folder / name]
+    return [path for path in SOURCES if f"/{path}".endswith(f"/{name}")]
 
 
 @on_every_page

@@ -83,7 +83,7 @@ class Counted:
         self.max_lanes = max_lanes
 
     def __call__(self) -> SafeEnv:
-        env: Any = PROBES["ProbeChoice-v0"].make()
+        env: Any = PROBES["ProbeChoice-v0"]()
         if self.max_lanes is not None:
             env.max_lanes = self.max_lanes
         self.made.append(env)
@@ -109,12 +109,12 @@ def test_an_env_that_names_no_number_of_lanes_gets_one() -> None:
 
 
 def test_a_factory_of_one_and_the_same_env_gets_one_lane() -> None:
-    env = PROBES["ProbeChoice-v0"].make()
+    env = PROBES["ProbeChoice-v0"]()
     assert Lanes(lambda: env).take(30) == [env]
 
 
 def test_a_reward_that_is_not_finite_ends_an_evaluation() -> None:
-    env = PROBES["ProbeChoice-v0"].make()
+    env = PROBES["ProbeChoice-v0"]()
     step = env.step
     env.step = lambda action: step(action)._replace(reward=float("nan"))  # type: ignore[method-assign]
     with pytest.raises(EnvFailed, match="a reward of nan"):

@@ -48,6 +48,23 @@ METADRIVE_DESCRIPTION = (
     "three road blocks in traffic; a collision or leaving the road costs 1 and ends it"
 )
 
+PROBE_DESCRIPTIONS = {
+    "ProbeConstant-v0": "one step, reward 1, cost 2",
+    "ProbeChain-v0": "three states whose discounted return and cost are known",
+    "ProbeChoice-v0": "the constraint binds and the best safe policy is known",
+    "ProbeHeavyTail-v0": "a cost with a Pareto tail, CVaR in closed form",
+    "ProbeCounts-v0": "twenty steps that may cost 1 each, a binomial cost",
+    "ProbeTerminated-v0": "the task ends: Q = 1",
+    "ProbeTruncated-v0": "only the clock runs out: Q = 1 / (1 - discount)",
+}
+"""The tasks of `slsac.envs.probe`."""
+
+
+def list_envs() -> list[tuple[str, str]]:
+    """Every id that needs no registration, with one line on each."""
+    tasks = [(env_id, task.description) for env_id, task in SAFETY_GYMNASIUM.items()]
+    return [*tasks, (METADRIVE_ID, METADRIVE_DESCRIPTION), *PROBE_DESCRIPTIONS.items()]
+
 
 def family(env_id: str) -> Family:
     """The group of tasks whose hyperparameters ``env_id`` shares."""

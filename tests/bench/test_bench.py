@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from slsac.bench import SECTIONS
-from slsac.bench.command import COLUMNS
+from slsac.bench.sections import COLUMNS
 from slsac.bench.timing import in_turns, ratio, table, write_page
 from slsac.bench.update import matrix_products
 from slsac.cli import main
@@ -33,7 +33,7 @@ def test_every_section_has_its_columns_and_its_place_on_the_page() -> None:
 def test_tables_on_the_page_have_the_columns_that_the_bench_writes() -> None:
     page = PERFORMANCE.read_text()
     for name in SECTIONS:
-        heads = [heading for heading, _ in COLUMNS[name].values()]
+        heads = [heading for _, heading, _ in COLUMNS[name]]
         block = page.partition(f"<!-- bench: {name} -->\n")[2]
         assert block.splitlines()[0] == "| " + " | ".join(heads) + " |", name
 
@@ -81,7 +81,7 @@ def test_a_ratio_is_the_median_of_the_rounds_own() -> None:
 
 
 def test_a_missing_figure_leaves_its_cell_empty() -> None:
-    columns = {"algo": ("algorithm", ""), "ms": ("ms", ".1f")}
+    columns = (("algo", "algorithm", ""), ("ms", "ms", ".1f"))
 
     text = table([{"algo": "sl-sac", "ms": 1.26}, {"algo": "peer", "ms": None}], columns)
 

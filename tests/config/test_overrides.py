@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from slsac.cli.main import parse_overrides
+from slsac.cli.train import parse_overrides
 from slsac.config import Config
 from slsac.config.overrides import as_flags, field_names, from_dict, to_dict, with_overrides
 from slsac.config.presets import ALGORITHMS, preset

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from slsac.cli import main
-from slsac.cli.main import parse_overrides
+from slsac.cli.train import parse_overrides
 from slsac.config.overrides import with_overrides
 from slsac.config.presets import preset
 from slsac.sweep import spec as grid
+from slsac.sweep.products import PRODUCTS
 from tests.support.paths import ROOT
 from tests.support.sweeps import SMALL_SPEC, write_spec
 
@@ -24,7 +25,7 @@ def test_every_shipped_spec_expands(path: Path, tmp_path: Path) -> None:
     assert spec.name == path.stem
     trials = grid.expand(spec, tmp_path)
     assert len(trials) == len(spec.algos) * len(spec.envs) * len(spec.seeds)
-    assert spec.products == grid.PRODUCTS
+    assert spec.products == tuple(PRODUCTS)
     for trial in trials:
         assert trial.config.steps == spec.steps
 

@@ -22,13 +22,12 @@ from slsac.config.overrides import with_overrides
 from slsac.errors import InvalidInput
 from slsac.runs import checkpoint, config_file
 from slsac.runs.provenance import source_digest
-from slsac.sweep import estimate, status
+from slsac.sweep import child, estimate, status
 from slsac.sweep import spec as grid
-from slsac.sweep import trial as worker
 from slsac.sweep.process import Job, Outcome, last_line
-from slsac.sweep.schedule import make_job, make_products
-from slsac.sweep.schedule import run as run_trials
-from slsac.sweep.view import Entry, State, View, cells
+from slsac.sweep.products import write_products
+from slsac.sweep.schedule import ScheduledTrial, State, make_job, run_trials
+from slsac.sweep.view import View, cells
 from slsac.training import launch
 from tests.support.recorded import make_run
 from tests.support.runs import everything, finished_steps
@@ -71,7 +70,7 @@ def processes() -> dict[int, tuple[int, list[str]]]:
 def trainer_of(run: Path) -> int | None:
     """The number of the process that trains ``run``."""
     for pid, (_, command) in processes().items():
-        if "slsac.sweep.trial" in command and str(run) in command:
+        if "sweep-trial" in command and str(run) in command:
             return pid
     return None
 
@@ -105,7 +104,7 @@ def test_interrupted_and_killed_local_trials_end_as_undisturbed_ones(
     sweep.send_signal(signal.SIGINT)
     shown = sweep.communicate(timeout=240)[0]
     assert sweep.returncode == 130, shown
-    assert "the same command goes on" in shown
+    assert "the same command continues" in shown
     assert not any(trainer_of(run) for run in runs)
 
     sweep = slsac(*command)
@@ -213,23 +212,23 @@ def test_a_dry_run_estimates_from_runs_of_the_same_kind_and_says_where_there_are
     # A run that shared its process with another seed says nothing of one alone.
     config["provenance"]["together"] = 2
     (timed.run / "config.json").write_text(json.dumps(config))
-    assert estimate.measured_runs([tmp_path / "out"]) == []
+    assert estimate.timed_runs([tmp_path / "out"]) == []
     assert estimate.makespan([3.0, 1.0, 1.0, 1.0], 2) == 3.0
 
 
 def test_status_reads_the_ends_of_logs_and_the_final_evaluation(tmp_path: Path) -> None:
     trial = grid.expand(grid.parse(SMALL_SPEC), tmp_path)[0]
-    assert status.read(trial) == status.Status(0, None, None, None, None)
+    assert status.read_figures(trial) == status.Figures(0, None, None, None, None)
     trial.run.mkdir(parents=True)
     line = {"step": 400, "return": 3.0, "cost": 2.0, "multiplier": 0.5}
     (trial.run / "progress.jsonl").write_text(json.dumps(line) + '\n{"step": 600, "ret')
     (trial.run / "timing.jsonl").write_text('{"step": 400, "steps_per_second": 100.0}\n')
-    now = status.read(trial)
-    assert now == status.Status(400, 3.0, 2.0, 0.5, 100.0)
+    now = status.read_figures(trial)
+    assert now == status.Figures(400, 3.0, 2.0, 0.5, 100.0)
     assert now.seconds_left(1_500) == 11.0
     final = {"step": 1_500, "final": True, "return_mean": 5.0, "cost_mean": 1.0}
     (trial.run / "evaluations.jsonl").write_text(json.dumps(final) + "\n")
-    assert status.read(trial) == status.Status(1_500, 5.0, 1.0, 0.5, 100.0)
+    assert status.read_figures(trial) == status.Figures(1_500, 5.0, 1.0, 0.5, 100.0)
     (tmp_path / "long").write_text("x" * 100_000 + "\nlast\n")
     assert last_line(tmp_path / "long") == "last"
 
@@ -237,14 +236,17 @@ def test_status_reads_the_ends_of_logs_and_the_final_evaluation(tmp_path: Path) 
 def test_the_live_view_shows_what_matters_first_where_the_screen_is_small(tmp_path: Path) -> None:
     trials = grid.expand(grid.parse(SMALL_SPEC | {"seeds": [0, 1, 2, 3]}), tmp_path)
     states: tuple[State, ...] = ("done", "waiting", "failed", "running")
-    entries = {trial.name: Entry(trial, state) for trial, state in zip(trials, states, strict=True)}
-    entries[trials[3].name].losses = 2
+    schedule = {
+        trial.name: ScheduledTrial(trial, state)
+        for trial, state in zip(trials, states, strict=True)
+    }
+    schedule[trials[3].name].losses = 2
     trials[3].run.mkdir(parents=True)
     line = {"step": 400, "return": 3.0, "cost": 2.0, "multiplier": 0.5}
     (trials[3].run / "progress.jsonl").write_text(json.dumps(line) + "\n")
     (trials[3].run / "timing.jsonl").write_text('{"steps_per_second": 10.0}\n')
     screen = io.StringIO()
-    view = View(entries, Console(file=screen, force_terminal=True, width=120, height=6))
+    view = View(schedule, Console(file=screen, force_terminal=True, width=120, height=6))
     view.refresh()
     view.close()
     shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
@@ -261,8 +263,8 @@ def test_the_live_view_tells_costs_below_one_apart(tmp_path: Path) -> None:
     trial.run.mkdir(parents=True)
     (trial.run / "progress.jsonl").write_text('{"step": 400, "return": 3.0, "cost": 0.04}\n')
     small = grid.Trial(trial.name, trial.run, with_overrides(trial.config, {"cost_limit": 0.1}))
-    assert cells(Entry(trial, "running"))[2] == "0.0"
-    assert cells(Entry(small, "running"))[2] == "0.04"
+    assert cells(ScheduledTrial(trial, "running"))[2] == "0.0"
+    assert cells(ScheduledTrial(small, "running"))[2] == "0.04"
 
 
 def test_worker_processes_may_differ_from_the_run_that_is_there(tmp_path: Path) -> None:
@@ -277,14 +279,14 @@ def test_products_are_written_once_the_trials_are_done(tmp_path: Path) -> None:
     for trial in trials:
         make_run(trial.run, "sac-lag", seed=trial.config.seed)
     told: list[str] = []
-    make_products(spec, trials, tmp_path, told.append)
+    write_products(spec.products, [trial.run for trial in trials], tmp_path, told.append)
     names = ["table.md", "table.tex", "table.csv", "curves.png", "curves.svg", "report.html"]
     assert told == [f"wrote {tmp_path / name}" for name in names]
     assert "| 200.0 ± 0.0 |" in (tmp_path / "table.md").read_text()
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
     assert "2 runs of 1 algorithm on 1 task" in (tmp_path / "report.html").read_text()
     # Nothing has changed since, so nothing is made again.
-    make_products(spec, trials, tmp_path, told.append)
+    write_products(spec.products, [trial.run for trial in trials], tmp_path, told.append)
     assert len(told) == 6
 
 
@@ -308,7 +310,7 @@ def test_what_products_need_is_asked_for_before_training(
 def test_trials_on_one_machine_take_different_cores(tmp_path: Path) -> None:
     code = (
         "import sys, os; from pathlib import Path;"
-        "from slsac.sweep.trial import claim_cores;"
+        "from slsac.sweep.child import claim_cores;"
         "print(claim_cores(1, Path(sys.argv[1])), sorted(os.sched_getaffinity(0)), flush=True);"
         "sys.stdin.read()"
     )
@@ -332,7 +334,7 @@ def test_trials_on_one_machine_take_different_cores(tmp_path: Path) -> None:
     # One more than there are cores: every core is taken, and one of them twice.
     assert len(set(claims)) == allowed
     with pytest.raises(InvalidInput, match=f"cores_per_trial is {allowed + 1}; this machine"):
-        worker.claim_cores(allowed + 1, tmp_path)
+        child.claim_cores(allowed + 1, tmp_path)
 
 
 CLUSTER = """
@@ -476,17 +478,17 @@ def test_a_trial_that_does_not_get_on_is_begun_again_so_many_times(
     tmp_path: Path, gets_on: int, lives: int
 ) -> None:
     (trial,) = grid.expand(grid.parse(SMALL_SPEC | {"seeds": [0]}), tmp_path)
-    entries = {trial.name: Entry(trial, "waiting")}
+    schedule = {trial.name: ScheduledTrial(trial, "waiting")}
     jobs = {trial.name: make_job(trial, cores=1, inexact=False)}
     backend = Losing(trial.run, gets_on)
-    view = View(entries, Console(file=io.StringIO()))
-    run_trials(entries, jobs, backend, view, retries=2)
+    view = View(schedule, Console(file=io.StringIO()))
+    run_trials(schedule, jobs, backend, view, retries=2)
     assert len(backend.submitted) == lives
-    assert entries[trial.name].state == "failed"
-    assert entries[trial.name].losses == lives
+    assert schedule[trial.name].state == "failed"
+    assert schedule[trial.name].losses == lives
 
 
 def test_a_trial_is_trained_by_the_source_that_its_sweep_was_started_from() -> None:
-    worker._require_same_source(source_digest())
+    child.require_same_source(source_digest())
     with pytest.raises(InvalidInput, match=r"slsac's source is \w+ on .*; it must be other"):
-        worker._require_same_source("other")
+        child.require_same_source("other")

@@ -29,7 +29,7 @@ def tasks_of(*families: str) -> list[str]:
 
 def random_steps(envs: Iterable[str], rounds: int, steps: int) -> list[Record]:
     """Random steps per second of each task, resets included."""
-    made = {env_id: make_env(env_id) for env_id in envs}
+    opened = {env_id: make_env(env_id) for env_id in envs}
     rng = np.random.default_rng(0)
 
     def play(env: SafeEnv) -> None:
@@ -39,10 +39,10 @@ def random_steps(envs: Iterable[str], rounds: int, steps: int) -> list[Record]:
             if step.terminated or step.truncated:
                 env.reset(0)
 
-    taken = in_turns({name: functools.partial(play, env) for name, env in made.items()}, rounds)
-    for env in made.values():
+    taken = in_turns({name: functools.partial(play, env) for name, env in opened.items()}, rounds)
+    for env in opened.values():
         env.close()
-    return [{"env": name, "steps_per_second": steps / median(taken[name])} for name in made]
+    return [{"env": name, "steps_per_second": steps / median(taken[name])} for name in opened]
 
 
 def stepping(env_id: str, rounds: int, steps: int) -> Record:

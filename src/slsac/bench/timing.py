@@ -1,4 +1,4 @@
-"""Clocks that take turns, and the tables their readings make."""
+"""Timing in turns, and the tables of the figures."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from typing import Any
 from slsac.errors import InvalidInput
 
 Record = dict[str, Any]
+Column = tuple[str, str, str]
+"""(field of a record, heading, format)."""
 
 
 def seconds(call: Callable[[], Any]) -> float:
+    """Wall-clock seconds of one call."""
     started = time.perf_counter()
     call()
     return time.perf_counter() - started
@@ -33,30 +36,30 @@ def in_turns(
 
 
 def ratio(over: Sequence[float], under: Sequence[float]) -> float:
-    """Median of the rounds' ratios."""
+    """Median of the rounds' ratios; a slow round slows both of its sides."""
     return median(a / b for a, b in zip(over, under, strict=True))
 
 
-def table(records: Sequence[Record], columns: dict[str, tuple[str, str]]) -> str:
-    """A Markdown table; ``columns`` is field -> (heading, format)."""
+def table(records: Sequence[Record], columns: Sequence[Column]) -> str:
+    """A Markdown table; a record without a figure leaves its cell empty."""
 
-    def cell(record: Record, name: str, form: str) -> str:
-        value = record.get(name)
+    def cell(record: Record, field: str, form: str) -> str:
+        value = record.get(field)
         return "" if value is None else format(value, form)
 
-    lines = [[heading for heading, _ in columns.values()], ["---"] * len(columns)]
-    lines += [[cell(record, n, form) for n, (_, form) in columns.items()] for record in records]
+    lines = [[heading for _, heading, _ in columns], ["---"] * len(columns)]
+    lines += [[cell(record, field, form) for field, _, form in columns] for record in records]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def write_page(page: Path, name: str, text: str) -> None:
-    """Puts a section's text between its two marks on ``page``, in place of what is there."""
+    """Replace what stands between a section's two marks on ``page``."""
     before, after = around(page, name)
     page.write_text(f"{before}\n{text}\n{after}")
 
 
 def around(page: Path, name: str) -> tuple[str, str]:
-    """What stands on ``page`` before and after a section, its marks included."""
+    """The text of ``page`` before and after a section, its marks included."""
     start, end = f"<!-- bench: {name} -->", f"<!-- end of {name} -->"
     if not page.is_file():
         raise InvalidInput(f"page is {page}, which is not a file")

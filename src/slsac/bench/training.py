@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -11,17 +12,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any, cast
 
+from slsac.bench import PEERS
 from slsac.bench.timing import Record, in_turns, ratio, seconds
 from slsac.bench.update import floor_call, matrix_products
 from slsac.config import OffPolicyConfig
 from slsac.config.overrides import with_overrides
 from slsac.config.presets import off_policy_preset, preset
 from slsac.errors import InvalidInput
+from slsac.runs.layout import PROGRESS
 from slsac.runs.log import read_lines
 from slsac.training import launch
-
-PEERS = {"omnisafe": ("omnisafe_loop.py", "SACLag"), "sbx": ("sbx_loop.py", "SAC")}
-"""Script under benchmarks/peers, and the algorithm that it trains."""
 
 
 def training(
@@ -44,36 +44,37 @@ def training(
             calls[f"{algo} update"] = lambda trainer=trainer: [  # type: ignore[misc]
                 trainer.learn() for _ in range(trainer.config.policy_delay)
             ]
-        found: dict[str, list[float]] = {name: [] for name in (*calls, *algos, "peer")}
+        speeds: dict[str, list[float]] = {name: [] for name in (*algos, "peer")}
+        times: dict[str, list[float]] = {name: [] for name in calls}
         for _ in range(rounds):
             for algo, trainer in trainers.items():
                 taken = seconds(lambda t=trainer: t.advance(t.step + steps))  # type: ignore[misc]
-                found[algo].append(steps / taken)
-            for name, values in in_turns(calls, 1, repeats=15).items():
-                found[name] += values
+                speeds[algo].append(steps / taken)
+            for name, taken_by_call in in_turns(calls, 1, repeats=15).items():
+                times[name] += taken_by_call
             if peer is not None:
-                found["peer"].append(peer())
+                speeds["peer"].append(peer())
         for trainer in trainers.values():
             trainer.close()
     records: list[Record] = []
     for algo in algos:
         config = cast(OffPolicyConfig, trainers[algo].config)
         products = matrix_products(config, trainers[algo].spec)
-        update = [t / config.policy_delay for t in found[f"{algo} update"]]
-        floor = [t / 2 for t in found[f"{algo} floor"]]
+        update = [t / config.policy_delay for t in times[f"{algo} update"]]
+        floor = [t / 2 for t in times[f"{algo} floor"]]
         records.append(
             {
                 "algo": algo,
-                "steps_per_second": median(found[algo]),
+                "steps_per_second": median(speeds[algo]),
                 "update_ms": 1e3 * median(update),
                 "floor_ms": 1e3 * median(floor),
                 "gflop": 2e-9 * sum(s * r * i * c * times for s, r, i, c, times in products),
                 "share_of_floor": ratio(floor, update),
-                "against_peer": ratio(found[algo], found["peer"]) if peer is not None else None,
+                "against_peer": ratio(speeds[algo], speeds["peer"]) if peer is not None else None,
             }
         )
     if peer is not None:
-        records.append({"algo": "peer", "steps_per_second": median(found["peer"])})
+        records.append({"algo": "peer", "steps_per_second": median(speeds["peer"])})
     return records
 
 
@@ -89,15 +90,15 @@ def peer_training(name: str, python: Path, env: str) -> Callable[[], float]:
 
 
 def run_peer(python: Path, script: str, *arguments: str) -> dict[str, float]:
-    """What a peer's own loop reports of itself, its steps per second among it."""
+    """The figures that a peer's own loop reports, its steps per second among them."""
     path = Path(__file__).resolve().parents[3] / "benchmarks" / "peers" / script
     if not path.exists():
         raise InvalidInput(f"{script}, the peer's loop, is in a clone of slsac only")
     done = subprocess.run([python, path, *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         raise InvalidInput(f"{script} failed: {(done.stderr.splitlines() or ['?'])[-1]}")
-    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return figures
 
 
 def on_policy(rounds: int, peer_python: Path | None) -> list[Record]:
@@ -112,26 +113,26 @@ def on_policy(rounds: int, peer_python: Path | None) -> list[Record]:
         ours: dict[int, list[dict[str, float]]] = {0: [], 2: []}
         peer: list[dict[str, float]] = []
         for _ in range(rounds):
-            for workers, found in ours.items():
-                found.append(epochs_of_ppo(env, steps, epochs, workers))
+            for workers, figures in ours.items():
+                figures.append(epochs_of_ppo(env, steps, epochs, workers))
             if peer_python is not None:
                 peer.append(
                     run_peer(
                         peer_python, "omnisafe_ppo_loop.py", "PPOLag", env, str(steps), str(epochs)
                     )
                 )
-        theirs = [one["steps_per_second"] for one in peer]
-        for workers, found in ours.items():
-            speeds = [one["steps_per_second"] for one in found]
+        peer_speeds = [figure["steps_per_second"] for figure in peer]
+        for workers, figures in ours.items():
+            speeds = [figure["steps_per_second"] for figure in figures]
             records.append(
                 {
                     "env": env,
                     "workers": workers,
                     "steps_per_second": median(speeds),
-                    "passes": median(one["passes"] for one in found),
-                    "peer": median(theirs) if peer else None,
-                    "peer_passes": median(one["passes"] for one in peer) if peer else None,
-                    "against_peer": ratio(speeds, theirs) if peer else None,
+                    "passes": median(figure["passes"] for figure in figures),
+                    "peer": median(peer_speeds) if peer else None,
+                    "peer_passes": median(figure["passes"] for figure in peer) if peer else None,
+                    "against_peer": ratio(speeds, peer_speeds) if peer else None,
                 }
             )
     return records
@@ -150,12 +151,12 @@ def epochs_of_ppo(env: str, steps: int, epochs: int, workers: int) -> dict[str, 
         trainer.advance(steps)
         taken = seconds(lambda: trainer.advance((1 + epochs) * steps))
         trainer.close()
-        passes = [line["passes"] for line in read_lines(run / "progress.jsonl")][1:]
+        passes = [line["passes"] for line in read_lines(run / PROGRESS)][1:]
     return {"steps_per_second": epochs * steps / taken, "passes": sum(passes) / epochs}
 
 
 def startup(env: str) -> Record:
-    """Seconds from the command to the end of the first update, compiled before and cached."""
+    """Seconds from the command to the end of the first update, before and after it is cached."""
     with tempfile.TemporaryDirectory() as folder:
 
         def train(run: str) -> None:
@@ -168,6 +169,5 @@ def startup(env: str) -> Record:
             if done.returncode:
                 raise InvalidInput(f"slsac train failed: {(done.stderr.splitlines() or ['?'])[-1]}")
 
-        return {"env": env, "first": seconds(lambda: train("a")), "again": seconds(
-            lambda: train("b")
-        )}  # fmt: skip
+        first, again = (seconds(functools.partial(train, run)) for run in ("a", "b"))
+    return {"env": env, "first": first, "again": again}

@@ -37,16 +37,16 @@ def matrix_products(config: OffPolicyConfig, spec: EnvSpec) -> list[Product]:
     """
     batch, inputs = config.batch_size, spec.observation_size + spec.action_size
     often = 1.0 / config.policy_delay
-    found: list[Product] = []
+    products: list[Product] = []
 
     def network(
         stack: int, sizes: tuple[int, ...], forward: float, weights: float, data: float,
         first_data: float,
     ) -> None:  # fmt: skip
         for layer, (rows, columns) in enumerate(itertools.pairwise(sizes)):
-            found.append((stack, batch, rows, columns, forward))
-            found.append((stack, rows, batch, columns, weights))
-            found.append((stack, batch, columns, rows, data if layer else first_data))
+            products.append((stack, batch, rows, columns, forward))
+            products.append((stack, rows, batch, columns, weights))
+            products.append((stack, batch, columns, rows, data if layer else first_data))
 
     reward, cost, policy = config.reward_critic, config.cost_critic, config.policy
     # Targets and predictions always; once more through the critics for the policy.
@@ -55,13 +55,13 @@ def matrix_products(config: OffPolicyConfig, spec: EnvSpec) -> list[Product]:
     network(members, (inputs, *cost.hidden), 2 + often, 1.0, 1 + often, often)
     if cost.kind == "quantile":
         width = cost.hidden[-1]
-        found.append((members, batch, width, cost.quantiles, 2 + often + 2 * (1 + often)))
-        found.append((members, cost.quantiles, cost.embedding, width, 2 + often + 1.0))
+        products.append((members, batch, width, cost.quantiles, 2 + often + 2 * (1 + often)))
+        products.append((members, cost.quantiles, cost.embedding, width, 2 + often + 1.0))
     outputs = 2 * spec.action_size if policy.head == "squashed-gaussian" else spec.action_size
     network(
         1, (spec.observation_size, *policy.hidden, outputs), 1 + often, often, often, 0.0
     )  # fmt: skip
-    return [product for product in found if product[-1] > 0]
+    return [product for product in products if product[-1] > 0]
 
 
 def floor_call(products: Sequence[Product]) -> Callable[[], Any]:
@@ -188,8 +188,8 @@ def filled_replay(folder: Path, spec: EnvSpec, size: int) -> Replay:
 
 def several_seeds(algo: str, env: str, counts: Sequence[int], rounds: int) -> list[Record]:
     """An update vmapped over seeds, for each seed, against an update of one."""
-    with contextlib.closing(make_env(env)) as made:
-        spec = made.spec
+    with contextlib.closing(make_env(env)) as opened:
+        spec = opened.spec
     config = off_policy_preset(algo, env)
     agent = off_policy.build(config, spec)
     batch = random_batch(spec, config.batch_size)

@@ -2,8 +2,8 @@
 
 from slsac.envs.check import check_safe_env
 from slsac.envs.gymnasium import duplicate_env, for_certificate, is_factory
-from slsac.envs.registry import Copies, copies_of, env_source, list_envs, make_env, require_known
-from slsac.tasks import family
+from slsac.envs.registry import Copies, copies_of, env_source, make_env, require_known
+from slsac.tasks import family, list_envs
 
 __all__ = ["Copies", "check_safe_env", "copies_of", "duplicate_env", "env_source", "family",
            "for_certificate", "is_factory", "list_envs", "make_env", "require_known"]  # fmt: skip

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -180,19 +179,13 @@ class Once(Probe):
         return 1.0, 1.0
 
 
-class ProbeEntry(NamedTuple):
-    make: Callable[[], SafeEnv]
-    description: str
-
-
-PROBES: dict[str, ProbeEntry] = {
-    "ProbeConstant-v0": ProbeEntry(Constant, "one step, reward 1, cost 2"),
-    "ProbeChain-v0": ProbeEntry(Chain, "three states whose discounted return and cost are known"),
-    "ProbeChoice-v0": ProbeEntry(Choice, "the constraint binds and the best safe policy is known"),
-    "ProbeHeavyTail-v0": ProbeEntry(HeavyTail, "a cost with a Pareto tail, CVaR in closed form"),
-    "ProbeCounts-v0": ProbeEntry(Counts, "twenty steps that may cost 1 each, a binomial cost"),
-    "ProbeTerminated-v0": ProbeEntry(lambda: Once(ends=True), "the task ends: Q = 1"),
-    "ProbeTruncated-v0": ProbeEntry(
-        lambda: Once(ends=False), "only the clock runs out: Q = 1 / (1 - discount)"
-    ),
+PROBES: dict[str, Callable[[], SafeEnv]] = {
+    "ProbeConstant-v0": Constant,
+    "ProbeChain-v0": Chain,
+    "ProbeChoice-v0": Choice,
+    "ProbeHeavyTail-v0": HeavyTail,
+    "ProbeCounts-v0": Counts,
+    "ProbeTerminated-v0": lambda: Once(ends=True),
+    "ProbeTruncated-v0": lambda: Once(ends=False),
 }
+"""Makers of the probes; `slsac.tasks.PROBE_DESCRIPTIONS` says what they are."""

@@ -25,7 +25,7 @@ from slsac.envs.probe import PROBES
 from slsac.envs.safety_gymnasium import SafetyGymnasiumEnv
 from slsac.envs.worker import WorkerEnv
 from slsac.errors import InvalidInput, unknown_name
-from slsac.tasks import METADRIVE_DESCRIPTION, METADRIVE_ID, SAFETY_GYMNASIUM
+from slsac.tasks import METADRIVE_ID, SAFETY_GYMNASIUM, list_envs
 from slsac.types import EnvSpec, SafeEnv
 
 
@@ -53,7 +53,7 @@ def make_env(
             _require_no_window(render_mode)
             return MetaDriveFactory(replace(METADRIVE, horizon=horizon or METADRIVE.horizon))()
         if env in PROBES:
-            return _as_it_is(PROBES[env].make(), horizon)
+            return _as_it_is(PROBES[env](), horizon)
         require_known(env)
         return GymnasiumEnv(env, horizon=horizon, render_mode=render_mode)
     if _is_safe_env(env):
@@ -97,13 +97,6 @@ def copies_of(source: Any) -> Copies:
 
 def _make_another(source: Any) -> SafeEnv:
     return make_env(another_env(source))
-
-
-def list_envs() -> list[tuple[str, str]]:
-    """Every id that needs no registration, with one line on each."""
-    tasks = [(env_id, task.description) for env_id, task in SAFETY_GYMNASIUM.items()]
-    probes = [(env_id, probe.description) for env_id, probe in PROBES.items()]
-    return [*tasks, (METADRIVE_ID, METADRIVE_DESCRIPTION), *probes]
 
 
 def _is_safe_env(env: Any) -> bool:

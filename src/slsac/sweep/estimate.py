@@ -1,79 +1,126 @@
-"""How long a sweep will take, from the speed that earlier runs of the same kind had."""
+"""How long a sweep will take, from the speed of earlier runs of the same kind."""
 
 from __future__ import annotations
 
 import heapq
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from slsac.config import Config
 from slsac.config.overrides import differing
+from slsac.errors import InvalidInput
+from slsac.formatting import duration
+from slsac.runs import config_file
+from slsac.runs.layout import TIMING
 from slsac.runs.log import read_lines
+from slsac.sweep.schedule import ScheduledTrial
 from slsac.sweep.spec import Trial
-from slsac.sweep.status import config_of
 
 SAME_SPEED = ("seed", "steps", "cost_limit", "tail_fraction", "warmup_steps", "polyak",
               "multiplier_warmup_steps", "checkpoint_every_steps", "evaluate_every_epochs",
               "evaluation_episodes", "final_evaluation_episodes", "multiplier.learning_rate",
               "multiplier.initial", "multiplier.maximum", "policy.temperature",
               "metadrive.lidar")  # fmt: skip
-"""Fields in which two runs may differ and still be expected to be as fast as each other."""
+"""Fields in which two runs may differ and still be expected to be equally fast."""
 
 
-class Speed(NamedTuple):
-    steps_per_second: float
-    source: Path
-    """A run that it was measured in."""
-    runs: int
+class TimedRun(NamedTuple):
+    """A run whose logs say how fast it learned."""
 
-
-class Measured(NamedTuple):
     run: Path
     config: Config
     cores: int
     steps_per_second: float
 
 
-def measured_runs(folders: Sequence[Path]) -> list[Measured]:
+class Speed(NamedTuple):
+    """The expected speed of a trial."""
+
+    steps_per_second: float
+    source: Path
+    """A run that it was measured in."""
+    runs: int
+    """How many runs it is the median of."""
+
+
+def timed_runs(folders: Sequence[Path]) -> list[TimedRun]:
     """Every run below ``folders`` whose logs say how fast it learned."""
-    found = []
-    for timing in sorted({path for folder in folders for path in folder.rglob("timing.jsonl")}):
-        known = config_of(timing.parent)
-        if known is None:
+    timed = []
+    for log in sorted({path for folder in folders for path in folder.rglob(TIMING)}):
+        run = log.parent
+        try:
+            config, _, provenance = config_file.read(run)
+        except InvalidInput:
             continue
-        config, facts = known
-        rate = learning_rate(timing, config)
-        # A run that learned together with others had a share of the process only.
-        if rate is not None and facts.get("together", 1) == 1:
-            found.append(Measured(timing.parent, config, facts.get("cores", 0), rate))
-    return found
+        rate = learning_steps_per_second(log, config)
+        # Seeds that learn together share a process, which says nothing about one alone.
+        if rate is not None and provenance.get("together", 1) == 1:
+            timed.append(TimedRun(run, config, provenance.get("cores", 0), rate))
+    return timed
 
 
-def learning_rate(timing: Path, config: Config) -> float | None:
-    """Median steps/s of the epochs after the one in which learning began and was compiled."""
+def learning_steps_per_second(log: Path, config: Config) -> float | None:
+    """Median over the epochs after the one in which learning began and was compiled."""
     begun = getattr(config, "warmup_steps", 0) + config.steps_per_epoch
-    rates = [line["steps_per_second"] for line in read_lines(timing) if line["step"] > begun]
+    rates = [line["steps_per_second"] for line in read_lines(log) if line["step"] > begun]
     return statistics.median(rates) if rates else None
 
 
-def speed(trial: Trial, cores: int, runs: Sequence[Measured]) -> Speed | None:
+def expected_speed(trial: Trial, cores: int, runs: Sequence[TimedRun]) -> Speed | None:
     """Median speed of the runs like ``trial`` on as many cores; None where there is none."""
-    like = [
+    similar = [
         run
         for run in runs
         if run.cores == cores and set(differing(run.config, trial.config)) <= set(SAME_SPEED)
     ]
-    if not like:
+    if not similar:
         return None
-    rate = statistics.median(run.steps_per_second for run in like)
-    return Speed(rate, like[0].run, len(like))
+    rate = statistics.median(run.steps_per_second for run in similar)
+    return Speed(rate, similar[0].run, len(similar))
 
 
 def makespan(durations: Sequence[float], workers: int) -> float:
     """Seconds until the last of ``workers`` is done, each taking the next trial in turn."""
-    free = [0.0] * max(1, workers)
-    for duration in durations:
-        heapq.heappush(free, heapq.heappop(free) + duration)
-    return max(free)
+    free_at = [0.0] * max(1, workers)
+    for seconds in durations:
+        heapq.heappush(free_at, heapq.heappop(free_at) + seconds)
+    return max(free_at)
+
+
+def describe(
+    schedule: Mapping[str, ScheduledTrial], cores: int, workers: int, timed_in: Sequence[Path]
+) -> list[str]:
+    """A line for each trial with its expected time, and one for the whole sweep.
+
+    Args:
+        timed_in: folders of earlier runs, whose speed the estimate is made from.
+    """
+    runs = timed_runs(timed_in)
+    lines, durations, unknown = [], [], 0
+    width = max(len(name) for name in schedule)
+    for name, scheduled in schedule.items():
+        steps = scheduled.trial.config.steps
+        if scheduled.state == "done":
+            lines.append(f"{name:<{width}}  done")
+            continue
+        step = scheduled.checkpoint_step
+        begin = f"resumes at step {step:,} of {steps:,}" if step else f"new, {steps:,} steps"
+        speed = expected_speed(scheduled.trial, cores, runs)
+        if speed is None:
+            unknown += 1
+            lines.append(f"{name:<{width}}  {begin}; no run like it has been timed")
+            continue
+        durations.append((steps - step) / speed.steps_per_second)
+        lines.append(
+            f"{name:<{width}}  {begin}; {duration(durations[-1])} at "
+            f"{speed.steps_per_second:.0f} steps/s (median of {speed.runs}, as {speed.source})"
+        )
+    left = len(durations) + unknown
+    total = f"{len(schedule)} trials, {left} to run, {cores} core(s) each, {workers} at once"
+    if durations:
+        total += f": {duration(makespan(durations, workers))} of training"
+        total += f" for the {len(durations)} whose speed is known" if unknown else ""
+        total += ", start-up and evaluations not counted"
+    return [*lines, total]

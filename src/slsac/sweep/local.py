@@ -14,8 +14,10 @@ POLL_SECONDS = 0.1
 
 
 class LocalBackend:
+    """Starts each trial as a process of this machine."""
+
     def __init__(self, workers: int | None, cores_per_trial: int) -> None:
-        """``workers``: trials at once; without it, as many as the cores are enough for."""
+        """``workers``: trials at once; if None, as many as there are cores for."""
         self.slots: float = workers or max(1, available_cores() // cores_per_trial)
         self._running: dict[str, tuple[subprocess.Popen[bytes], Path]] = {}
 
@@ -26,7 +28,7 @@ class LocalBackend:
         return True
 
     def wait(self, seconds: float) -> list[tuple[str, Outcome]]:
-        """The trials that have ended; comes back after ``seconds`` if none has."""
+        """The trials that have ended; an empty list if none ends within ``seconds``."""
         deadline = time.monotonic() + seconds
         while True:
             ended = [name for name, (child, _) in self._running.items() if child.poll() is not None]
@@ -40,6 +42,6 @@ class LocalBackend:
         return process.outcome(child.returncode, log)
 
     def stop(self) -> None:
-        """Stops every trial; what they had reached is in their run directories."""
+        """Stop every trial; what they have reached is in their run directories."""
         process.stop_all([child for child, _ in self._running.values()])
         self._running.clear()

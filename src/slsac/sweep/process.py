@@ -1,4 +1,4 @@
-"""One trial as a process: what it is told, how it is started, and how it ended.
+"""A trial's process, seen from outside: its job, its start and how it ended.
 
 Both backends start trials in this way, so that a trial's bits do not depend on the backend.
 """
@@ -18,11 +18,11 @@ from typing import Literal, NamedTuple
 
 
 class Job(NamedTuple):
-    """A trial for a process that may be on another machine; plain data only."""
+    """What a trial's process is told, on whatever machine it is; plain data only."""
 
     run: str
     log: str
-    """Where its output goes: beside the run directory, which must stay free of other files."""
+    """Where its output goes."""
     arguments: list[str]
     """Of `slsac train`, where the run does not exist yet."""
     steps: int
@@ -35,6 +35,8 @@ class Job(NamedTuple):
 
 
 class Outcome(NamedTuple):
+    """How a trial's process ended."""
+
     kind: Literal["done", "failed", "lost"]
     """Lost: something outside killed it, and trying again makes sense."""
     error: str
@@ -50,13 +52,13 @@ def jax_environment() -> dict[str, str]:
 
 
 def launch(job: Job) -> subprocess.Popen[bytes]:
-    """Starts the trial's process; it stops by itself when the caller is gone."""
+    """Start the trial's process; it stops by itself when the caller is gone."""
     log = Path(job.log)
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "ab") as output:
         process = subprocess.Popen(
             # The run is named for whoever looks at the list of processes.
-            [sys.executable, "-m", "slsac.sweep.trial", job.run],
+            [sys.executable, "-m", "slsac", "sweep-trial", job.run],
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -72,7 +74,7 @@ def launch(job: Job) -> subprocess.Popen[bytes]:
 
 
 def stop_all(processes: Sequence[subprocess.Popen[bytes]], patience: float = 10.0) -> None:
-    """Interrupts trials as Ctrl-C would, and kills those still there after ``patience`` seconds."""
+    """Interrupt trials as Ctrl-C would, and kill those still there after ``patience`` seconds."""
     for process in processes:
         process.send_signal(signal.SIGINT)
     deadline = time.monotonic() + patience
@@ -86,7 +88,7 @@ def stop_all(processes: Sequence[subprocess.Popen[bytes]], patience: float = 10.
 
 
 def close(process: subprocess.Popen[bytes]) -> None:
-    """Lets go of the pipe to a process that has ended."""
+    """Close the pipe to a process that has ended."""
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):
         process.stdin.close()
@@ -98,8 +100,8 @@ def outcome(returncode: int, log: Path) -> Outcome:
         return Outcome("done", "")
     if returncode < 0:
         number = -returncode
-        named = {known.value: known.name for known in signal.Signals}  # real-time ones have none
-        return Outcome("lost", f"killed by {named.get(number, f'signal {number}')}")
+        names = {known.value: known.name for known in signal.Signals}  # real-time ones have none
+        return Outcome("lost", f"killed by {names.get(number, f'signal {number}')}")
     return Outcome("failed", last_line(log) or f"exit code {returncode}")
 
 

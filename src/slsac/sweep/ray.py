@@ -22,15 +22,17 @@ STOP_SECONDS = 10.0
 
 
 class RayBackend:
+    """Submits each trial as a Ray task."""
+
     def __init__(
         self, workers: int | None, cores_per_trial: int, gpus_per_trial: float, address: str | None
     ) -> None:
-        """Joins the cluster at ``address`` (or RAY_ADDRESS), or starts one on this machine.
+        """Join the cluster at ``address`` (or RAY_ADDRESS), or start one on this machine.
 
         Args:
-            workers: trials submitted at once; without it all are, and Ray queues them.
+            workers: trials submitted at once; if None, all are, and Ray queues them.
         """
-        # Off unless someone turns it on: a sweep reports to nobody.
+        # Usage statistics are off unless someone turns them on: a sweep reports to nobody.
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         # The default hides the GPUs from tasks that ask for none, and warns that this will change.
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -58,7 +60,7 @@ class RayBackend:
         self._task = ray.remote(
             num_cpus=cores_per_trial,
             num_gpus=gpus_per_trial,
-            # The sweep itself submits lost trials again: it knows whether they get anywhere.
+            # The sweep itself submits lost trials again: it knows whether they advance.
             max_retries=0,
         )(run_on_node)
         self._running: dict[Any, str] = {}
@@ -70,12 +72,12 @@ class RayBackend:
         self._running[self._task.options(name=name).remote(job)] = name
 
     def started(self, name: str) -> bool:
-        # A worker's first act is a line in its log; Ray itself tells only its dashboard.
+        # A trial begins with a line in its log; Ray itself tells only its dashboard.
         log, before = self._logs[name]
         return _size(log) > before
 
     def wait(self, seconds: float) -> list[tuple[str, Outcome]]:
-        """The trials that have ended; comes back after ``seconds`` if none has."""
+        """The trials that have ended; an empty list if none ends within ``seconds``."""
         ended, _ = self._ray.wait(list(self._running), num_returns=1, timeout=seconds)
         return [(self._running.pop(reference), self._result(reference)) for reference in ended]
 
@@ -89,7 +91,7 @@ class RayBackend:
             return Outcome("lost", f"{type(error).__name__}: {str(error).strip().splitlines()[0]}")
 
     def stop(self) -> None:
-        """Stops every trial and leaves the cluster, which ends if this sweep started it."""
+        """Stop every trial and leave the cluster, which ends if this sweep started it."""
         submitted = list(self._running)
         for reference in submitted:
             self._ray.cancel(reference, force=True)
@@ -100,7 +102,7 @@ class RayBackend:
 
 
 def run_on_node(job: Job) -> Outcome:
-    """Runs a trial on whatever machine this is; the body of the Ray task."""
+    """Run a trial on this machine; the body of the Ray task."""
     if not Path(job.log).parent.is_dir():
         return Outcome(
             "failed",

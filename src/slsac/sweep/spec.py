@@ -1,4 +1,4 @@
-"""What a sweep's YAML file says, and the trials that it stands for."""
+"""A sweep's YAML file, and the trials that it expands to."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from slsac.config.overrides import as_flags, dotted, with_overrides
 from slsac.config.presets import ALGORITHMS, preset
 from slsac.envs import require_known
 from slsac.errors import InvalidInput, unknown_name
+from slsac.sweep.products import PRODUCTS
 
-PRODUCTS = ("table", "curves", "report")
 AXES = ("algo", "env", "seed", "steps")
-"""Config fields that have a place of their own in a spec and are no overrides."""
+"""Config fields that are set at the top of a spec and not as overrides."""
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclass(frozen=True)
 class Spec:
+    """A grid of algorithms, tasks and seeds, and the settings of its trials."""
+
     name: str
     """Of the sweep, and of its folder below runs/."""
     algos: tuple[str, ...]
@@ -33,25 +35,32 @@ class Spec:
     steps: int
     """Environment steps of each trial."""
     cores_per_trial: int
-    """Cores that a trial sees. It decides the bits of a run, so it is said here and not left to
-    the machine; how many trials go at once is no part of a spec."""
+    """Cores that a trial sees. It decides the bits of a run, so the spec says it and not the
+    machine; how many trials run at once is no part of a spec."""
     common: Mapping[str, Any]
-    """Overrides of every trial; those of the algorithm, the task and the variant come after."""
+    """Overrides of every trial; those of the algorithm, the task and the variant come later."""
     by_algo: Mapping[str, Mapping[str, Any]]
     by_env: Mapping[str, Mapping[str, Any]]
     variants: Mapping[str, Mapping[str, Any]]
-    """Named overrides; each is a whole grid in a folder of its own. Empty: one unnamed grid."""
+    """Named overrides; each makes a whole grid in its own folder. Empty: one unnamed grid."""
     products: tuple[str, ...]
-    """What is made when every trial is done."""
+    """What is written when every trial is done; see `slsac.sweep.products`."""
 
 
 @dataclass(frozen=True)
 class Trial:
+    """One run of a sweep."""
+
     name: str
     """Path below the sweep's folder: ALGO/ENV/seedK, or VARIANT/ALGO/ENV/seedK."""
     run: Path
     """Its run directory."""
     config: Config
+
+    @property
+    def log(self) -> Path:
+        """Where its output goes: beside the run directory, which holds a run's files only."""
+        return self.run.with_name(f"{self.run.name}.log")
 
 
 def load(path: Path) -> Spec:
@@ -70,7 +79,7 @@ def load(path: Path) -> Spec:
 
 
 def parse(values: Any) -> Spec:
-    """The spec that YAML's plain data stand for."""
+    """The spec in YAML's plain data."""
     fields = _mapping(values, "spec")
     _known(fields, "spec field", ("name", "algos", "envs", "seeds", "steps", "cores_per_trial",
                                   "overrides", "variants", "products"))  # fmt: skip
@@ -91,7 +100,7 @@ def parse(values: Any) -> Spec:
         _plain(name, "variants name")
     products = fields.get("products", [])
     products = _names(products, "products") if products != [] else ()
-    _known(products, "product", PRODUCTS)
+    _known(products, "product", tuple(PRODUCTS))
     return Spec(
         name=_plain(fields["name"], "name"),
         algos=algos,
@@ -109,7 +118,7 @@ def parse(values: Any) -> Spec:
 
 
 def expand(spec: Spec, out: Path) -> list[Trial]:
-    """Every trial of a spec, seed by seed, so that a sweep cut short has whole comparisons."""
+    """Every trial of a spec, seed by seed: a sweep cut short has compared all on some seeds."""
     trials = []
     for variant, seed, env, algo in itertools.product(
         spec.variants or {"": {}}, spec.seeds, spec.envs, spec.algos
@@ -139,7 +148,7 @@ def expand(spec: Spec, out: Path) -> list[Trial]:
 
 
 def train_arguments(trial: Trial) -> list[str]:
-    """Arguments of `slsac train` that make the trial's run."""
+    """Arguments of `slsac train` that begin the trial's run."""
     return [*as_flags(trial.config), "--run", str(trial.run)]
 
 

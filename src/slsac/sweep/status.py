@@ -1,4 +1,4 @@
-"""How far a run directory has come, read from its logs: for people, not for training."""
+"""How far a trial has come, read from its run directory."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from slsac.config import Config
 from slsac.config.overrides import differing
 from slsac.errors import InvalidInput
 from slsac.report.read import WITHOUT_EFFECT
 from slsac.runs import config_file
+from slsac.runs.layout import CONFIG, EVALUATIONS, PROGRESS, TIMING
 from slsac.runs.steps import completed_step
 from slsac.sweep.process import last_line
 from slsac.sweep.spec import Trial
 
 
-class Status(NamedTuple):
+class Figures(NamedTuple):
+    """The newest figures of a trial."""
+
     step: int
     episode_return: float | None
     """Of the last epoch's training episodes, or of the final evaluation where there is one."""
@@ -31,19 +33,20 @@ class Status(NamedTuple):
         return max(0, steps - self.step) / self.steps_per_second
 
 
-def read(trial: Trial) -> Status:
-    """The newest figures of a trial's logs; only the ends of files are read."""
-    progress = _last_record(trial.run / "progress.jsonl")
-    evaluation = _last_record(trial.run / "evaluations.jsonl")
-    timing = _last_record(trial.run / "timing.jsonl")
+def read_figures(trial: Trial) -> Figures:
+    """The newest figures in a trial's logs; only the ends of files are read."""
+    progress = _last_record(trial.run / PROGRESS)
+    evaluation = _last_record(trial.run / EVALUATIONS)
+    timing = _last_record(trial.run / TIMING)
     step = int(progress.get("step", 0))
     learning = step > getattr(trial.config, "warmup_steps", 0)
-    figures = (progress.get("return"), progress.get("cost"))
+    return_and_cost = (progress.get("return"), progress.get("cost"))
     if evaluation.get("final"):
-        step, figures = evaluation["step"], (evaluation["return_mean"], evaluation["cost_mean"])
-    return Status(
+        step = evaluation["step"]
+        return_and_cost = (evaluation["return_mean"], evaluation["cost_mean"])
+    return Figures(
         step,
-        *figures,
+        *return_and_cost,
         progress.get("multiplier"),
         timing.get("steps_per_second") if learning else None,
     )
@@ -58,20 +61,22 @@ def _last_record(path: Path) -> dict[str, Any]:
 
 
 def is_done(trial: Trial, cores: int, *, inexact: bool) -> bool:
-    """Whether a trial needs no more training; an error where its run is of another experiment.
+    """Whether a trial needs no more training.
 
-    A run with fewer steps than the spec asks for, all else equal, is trained on.
+    A run with fewer steps than the spec asks for, all else equal, is continued. Raises
+    InvalidInput where the run directory holds a run of another experiment.
     """
-    if not (trial.run / "config.json").exists():
+    if not (trial.run / CONFIG).exists():
         return False
-    config, _, facts = config_file.read(trial.run)
+    config, _, provenance = config_file.read(trial.run)
     for field, (recorded, wanted) in differing(config, trial.config).items():
         if field not in WITHOUT_EFFECT and (field != "steps" or recorded > wanted):
             raise _another_experiment(trial, field, recorded, wanted)
     if completed_step(trial.run) >= trial.config.steps:
         return True
-    if facts.get("cores") != cores and not inexact and facts.get("cores") is not None:
-        raise _another_experiment(trial, "cores_per_trial", facts["cores"], cores)
+    recorded_cores = provenance.get("cores")
+    if recorded_cores not in (None, cores) and not inexact:
+        raise _another_experiment(trial, "cores_per_trial", recorded_cores, cores)
     return False
 
 
@@ -80,12 +85,3 @@ def _another_experiment(trial: Trial, field: str, recorded: Any, wanted: Any) ->
         f"{trial.name}: {field} is {wanted} in the spec and {recorded} in the run that is there; "
         f"give the sweep another name or --out, or remove {trial.run}"
     )
-
-
-def config_of(run: Path) -> tuple[Config, dict[str, Any]] | None:
-    """A run's config and provenance; None for a folder that holds no readable run."""
-    try:
-        config, _, facts = config_file.read(run)
-    except InvalidInput:
-        return None
-    return config, facts

@@ -1,8 +1,7 @@
-"""The process that trains one trial: takes its cores, then does what `slsac train` or
-`slsac resume` does.
+"""A trial's process, seen from inside: claims cores, then chooses between `train` and `resume`.
 
 The job is the first line of standard input. The pipe then stays open for as long as the sweep
-lives; when it closes the worker ends at once, so that no trial outlives its sweep and keeps its
+lives; when it closes the process ends at once, so that no trial outlives its sweep and keeps its
 run locked. That loses nothing: a run may be killed at any moment.
 """
 
@@ -19,34 +18,37 @@ import time
 from pathlib import Path
 
 from slsac.errors import InvalidInput
+from slsac.runs.layout import CONFIG, MARKER
+from slsac.runs.lock import RunLock
 from slsac.sweep.process import Job
 
 LOCK_PATIENCE_SECONDS = 180.0
 """A lost trial's old process needs a moment to stop, and a file server up to its lease (NFS: 90 s)
-to let go of the locks of a machine that died."""
+to release the locks of a machine that died."""
 
 
-def main() -> int:
+def take_job() -> Job:
+    """Read the job from standard input; from then on the process ends with the sweep."""
     job = Job(**json.loads(sys.stdin.buffer.readline()))
     threading.Thread(target=_end_with_the_sweep, daemon=True).start()
-    try:
-        cores = claim_cores(job.cores)
-        if not job.inexact:
-            _require_same_source(job.source)
-    except InvalidInput as error:
-        print(f"slsac: {error}", flush=True)
-        return 2
-    run = Path(job.run)
-    _wait_until_free(run)
-    if (run / "config.json").exists():
-        arguments = ["resume", job.run, "--steps", str(job.steps)]
-        arguments += ["--inexact"] if job.inexact else []
-    else:
-        arguments = ["train", *job.arguments]
-    print(f"cores {cores}: slsac {shlex.join(arguments)}", flush=True)
-    from slsac import cli
+    return job
 
-    return cli.main(arguments)
+
+def prepare(job: Job) -> list[str]:
+    """Claim the job's cores, wait for its run's lock, and return the `slsac` command to run."""
+    cores = claim_cores(job.cores)
+    if not job.inexact:
+        require_same_source(job.source)
+    run = Path(job.run)
+    _wait_for_lock(run)
+    if (run / CONFIG).exists():
+        command = ["resume", job.run, "--steps", str(job.steps)]
+        command += ["--inexact"] if job.inexact else []
+    else:
+        command = ["train", *job.arguments]
+    # The sweep takes a trial for started when its log grows.
+    print(f"cores {cores}: slsac {shlex.join(command)}", flush=True)
+    return command
 
 
 def _end_with_the_sweep() -> None:
@@ -57,10 +59,10 @@ def _end_with_the_sweep() -> None:
 
 
 def claim_cores(count: int, folder: Path | None = None) -> list[int]:
-    """Binds this process to ``count`` cores that no other trial on this machine has.
+    """Bind this process to ``count`` cores that no other trial on this machine has.
 
     Where all are taken, it shares some: JAX's bits depend on how many cores a process sees, not
-    on which. A claim is a file lock, which the system lets go of when the process ends.
+    on which. A claim is a file lock, which the system releases when the process ends.
     """
     if not hasattr(os, "sched_setaffinity"):
         return []
@@ -93,20 +95,19 @@ def _claim(path: Path) -> bool:
     return True
 
 
-def _require_same_source(source: str) -> None:
+def require_same_source(source: str) -> None:
+    """Raise InvalidInput unless this machine's source is the one that the sweep started from."""
+    # Not at the top: JAX counts the cores when it is imported, before they are claimed.
     from slsac.runs.provenance import source_digest
 
     if source_digest() != source:
         raise InvalidInput(
             f"slsac's source is {source_digest()} on {os.uname().nodename}; it must be {source}, "
-            "which the sweep was started from (--inexact: go on all the same)"
+            "which the sweep was started from (--inexact: continue all the same)"
         )
 
 
-def _wait_until_free(run: Path) -> None:
-    from slsac.runs.layout import MARKER
-    from slsac.runs.lock import RunLock
-
+def _wait_for_lock(run: Path) -> None:
     deadline = time.monotonic() + LOCK_PATIENCE_SECONDS
     while (run / MARKER).exists() and time.monotonic() < deadline:
         try:
@@ -114,7 +115,3 @@ def _wait_until_free(run: Path) -> None:
             return
         except InvalidInput:
             time.sleep(0.2)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,46 @@
+"""``slsac certify``: a certificate of a trained policy's tail risk."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from slsac.runs.layout import CERTIFICATE_PAGE
+
+HELP = "state a trained policy's tail risk, and how surely"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run")
+    parser.add_argument("--episodes", type=int, default=200, help="how many (%(default)s)")
+    parser.add_argument("--stochastic", action="store_true", help="sample actions")
+    parser.add_argument(
+        "--confidence", type=float, default=0.95, help="of each bound (%(default)s)"
+    )
+    parser.add_argument("--seed", type=int, help="of the episodes (the run's own)")
+    parser.add_argument("--max-step-cost", type=float, help="largest cost of a step, if not known")
+    parser.add_argument("--out", help=f"file to write ({CERTIFICATE_PAGE} in RUN)")
+
+
+def run(options: argparse.Namespace) -> int:
+    from slsac.certificate import certify as certificate
+    from slsac.compilation import use_cache
+    from slsac.display import counter
+
+    use_cache()
+    folder = Path(options.run)
+    base = certificate.base_of(Path(options.out)) if options.out else None
+    with counter() as tick:
+        made, played = certificate.certify(
+            folder,
+            options.episodes,
+            deterministic=not options.stochastic,
+            confidence=options.confidence,
+            seed=options.seed,
+            max_step_cost=options.max_step_cost,
+            tick=tick,
+        )
+    page = certificate.write(made, played, folder, base)
+    print(certificate.text(made))
+    print(f"\nwritten to {page}, and beside it the same as JSON and the raw episodes")
+    return 0

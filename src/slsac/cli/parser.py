@@ -1,0 +1,90 @@
+"""The commands and their flags, put together."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import Any, NoReturn, Protocol
+
+from slsac._version import __version__
+from slsac.cli import (
+    algos,
+    bench,
+    certify,
+    envs,
+    evaluate,
+    plot,
+    report,
+    resume,
+    setup,
+    sweep,
+    sweep_trial,
+    table,
+    train,
+)
+from slsac.errors import InvalidInput
+
+
+class Command(Protocol):
+    """What a command's module holds."""
+
+    HELP: str
+    """One line for `slsac --help`; empty for a command that people do not type."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Do the work and return the exit code."""
+        ...
+
+
+COMMANDS: dict[str, Command] = {
+    "train": train,
+    "resume": resume,
+    "evaluate": evaluate,
+    "certify": certify,
+    "table": table,
+    "plot": plot,
+    "report": report,
+    "sweep": sweep,
+    "bench": bench,
+    "setup": setup,
+    "algos": algos,
+    "envs": envs,
+    "sweep-trial": sweep_trial,
+}
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, with errors of one line."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InvalidInput(message)
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options of one command; ``arguments`` are the process's own if None."""
+    options, rest = _parser().parse_known_args(arguments)
+    if options.command == "train":
+        options.overrides = train.parse_overrides(rest)
+    elif rest:
+        raise InvalidInput(f"argument {rest[0]!r} is unknown; see `slsac {options.command} -h`")
+    return options
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """Run the command that ``options`` are of and return its exit code."""
+    return COMMANDS[options.command].run(options)
+
+
+def _parser() -> Parser:
+    parser = Parser(prog="slsac", description="Safe reinforcement learning that controls the tail.")
+    parser.add_argument("--version", action="version", version=f"slsac {__version__}")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, command in COMMANDS.items():
+        # argparse leaves a command out of the list if it is not given the keyword `help`.
+        listed: dict[str, Any] = {"help": command.HELP} if command.HELP else {}
+        command.add_arguments(
+            subparsers.add_parser(name, description=command.HELP, allow_abbrev=False, **listed)
+        )
+    return parser

@@ -1,0 +1,46 @@
+"""``slsac resume``: continue a run."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+HELP = "continue a run exactly where it stopped"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run")
+    parser.add_argument("--steps", help="a new total number of steps")
+    parser.add_argument(
+        "--inexact", action="store_true", help="continue even if versions have changed"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    from slsac.cli.train import announce, train_to_end
+    from slsac.compilation import use_cache
+    from slsac.config.overrides import with_overrides
+    from slsac.display import Terminal
+    from slsac.runs import config_file
+    from slsac.runs.steps import completed_step
+    from slsac.training import launch
+
+    folder = Path(options.run)
+    config = config_file.read(folder).config
+    if options.steps is not None:
+        config = with_overrides(config, {"steps": options.steps})
+    completed = completed_step(folder)
+    if completed >= config.steps:
+        print(f"{folder} is complete at step {completed:,}; pass --steps N to train it further")
+        return 0
+    use_cache()
+    display = Terminal(config.steps, config.cost_limit)
+    try:
+        trainer = launch.resume(
+            folder, steps=options.steps, inexact=options.inexact, display=display
+        )
+        announce(trainer, display)
+        display.note(f"resuming at step {trainer.step:,}")
+        return train_to_end(trainer, display)
+    finally:
+        display.close()

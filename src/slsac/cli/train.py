@@ -1,0 +1,172 @@
+"""``slsac train``: begin a run. Any config field is a flag, as in ``--reward-critic.pairs 5``."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from slsac.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from slsac.config import Config
+    from slsac.display import Terminal
+    from slsac.training.launch import Trainer
+
+HELP = "train an agent"
+SWITCHES = ("overwrite", "inexact")
+"""Flags that take no value."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = (
+        "Any config field is a flag too: --cost-limit 10, --reward-critic.pairs 5; "
+        "docs/config.md lists them."
+    )
+    parser.add_argument("--algo", default="sl-sac", help="see `slsac algos` (%(default)s)")
+    parser.add_argument("--env", required=True, help="see `slsac envs`")
+    parser.add_argument("--steps", help="environment steps in all (the algorithm's own)")
+    parser.add_argument("--seed", help="of everything random")
+    parser.add_argument("--seeds", type=int, help="train this many seeds together, from --seed on")
+    parser.add_argument("--run", help="run directory (runs/ALGO-ENV-SEED)")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing run")
+    parser.add_argument(
+        "--from", dest="source", type=Path, metavar="RUN",
+        help="take the steps before the multiplier moves from a run that differs in nothing else",
+    )  # fmt: skip
+    parser.add_argument(
+        "--inexact", action="store_true", help="with --from: even if versions have changed"
+    )
+
+
+def parse_overrides(tokens: Sequence[str]) -> dict[str, str]:
+    """``--a.b 1 --c=2`` as {"a.b": "1", "c": "2"}."""
+    overrides = {}
+    remaining = list(tokens)
+    while remaining:
+        flag = remaining.pop(0)
+        if not flag.startswith("--"):
+            raise InvalidInput(f"argument {flag!r} is unknown; flags begin with --")
+        name, equals, value = flag[2:].partition("=")
+        if not equals:
+            if not remaining or remaining[0].startswith("--"):
+                raise _no_value(name)
+            value = remaining.pop(0)
+        overrides[name] = value
+    return overrides
+
+
+def _no_value(name: str) -> InvalidInput:
+    near = difflib.get_close_matches(name, SWITCHES, n=1)
+    if near:
+        return InvalidInput(f"flag --{name} does not exist; did you mean --{near[0]}?")
+    return InvalidInput(f"--{name} has no value; write --{name} VALUE")
+
+
+def run(options: argparse.Namespace) -> int:
+    from slsac.compilation import use_cache
+    from slsac.config.overrides import with_overrides
+    from slsac.config.presets import preset
+    from slsac.display import Terminal
+    from slsac.training import branch, launch
+
+    if options.inexact and options.source is None:
+        raise InvalidInput("--inexact has no effect without --from")
+    if options.seeds is not None and options.source is not None:
+        raise InvalidInput("--seeds and --from exclude each other: a branch has one seed")
+    if options.run == "":
+        raise InvalidInput("run is ''; it must be the name of a directory")
+    own_flags = {name: getattr(options, name) for name in ("seed", "steps")}
+    given = {name: value for name, value in own_flags.items() if value is not None}
+    config = with_overrides(preset(options.algo, options.env), options.overrides | given)
+    name = f"{config.algo}-{config.env}-{config.seed}".replace("/", "-").replace(":", "-")
+    folder = Path(options.run or f"runs/{name}")
+    use_cache()
+    display = Terminal(config.steps, config.cost_limit)
+    try:
+        if options.seeds is not None:
+            return _train_seeds(config, options.seeds, folder, options.overwrite, display)
+        trainer: Trainer
+        if options.source is not None:
+            trainer = branch.start(
+                config, folder, options.source,
+                overwrite=options.overwrite, inexact=options.inexact, display=display,
+            )  # fmt: skip
+            display.note(f"the first {trainer.step:,} steps are those of {options.source}")
+        else:
+            trainer = launch.start(config, folder, overwrite=options.overwrite, display=display)
+        announce(trainer, display)
+        return train_to_end(trainer, display)
+    finally:
+        display.close()
+
+
+def _train_seeds(
+    config: Config, seeds: int, folder: Path, overwrite: bool, display: Terminal
+) -> int:
+    from slsac.display import Labelled
+    from slsac.training import cohort
+
+    together = cohort.start(
+        config, seeds, folder,
+        overwrite=overwrite, display=lambda seed: Labelled(display, f"seed {seed}"),
+    )  # fmt: skip
+    announce(together.trainers[0], display)
+    runs = " ".join(str(trainer.run) for trainer in together.trainers)
+    display.note(f"{seeds} seeds are trained together: {runs}")
+    try:
+        together.advance(config.steps)
+        together.finish()
+    except KeyboardInterrupt:
+        display.note(f"stopped at step {together.step:,}; continue each: slsac resume --inexact")
+        return 130
+    except OSError as error:
+        together.trainers[0].records.fail(f"{error} at step {together.step}", error)
+    finally:
+        together.close()
+    display.note(f"results are in {runs}")
+    return 0
+
+
+def announce(trainer: Trainer, display: Terminal) -> None:
+    """Say what is trained, under which limit, and when learning takes place."""
+    from slsac.stats.bounds import discounted_cost_limit
+
+    config, spec = trainer.config, trainer.spec
+    discounted = discounted_cost_limit(config.cost_limit, config.cost_critic.discount, spec.horizon)
+    display.note(
+        f"{config.algo} on {config.env}, seed {config.seed}, {config.steps:,} steps; "
+        f"observations {spec.observation_size}, actions {spec.action_size}, "
+        f"episodes of up to {spec.horizon} steps"
+    )
+    display.note(
+        f"cost limit {config.cost_limit:g} per episode, undiscounted ({discounted:.4g} discounted "
+        f"at {config.cost_critic.discount:g}); tail fraction {config.tail_fraction:g}; "
+        f"run directory {trainer.run}"
+    )
+    display.note(trainer.schedule)
+
+
+def train_to_end(trainer: Trainer, display: Terminal) -> int:
+    """Train to the run's last step, evaluate, and return the exit code; closes the trainer."""
+    from slsac.runs.layout import CONFIG, EXACT_LOGS, POLICY
+
+    try:
+        trainer.advance(trainer.config.steps)
+        if trainer.config.final_evaluation_episodes:
+            display.note(f"evaluating {trainer.config.final_evaluation_episodes} episodes")
+        trainer.finish()
+    except KeyboardInterrupt:
+        display.note(f"stopped at step {trainer.step:,}; continue: slsac resume {trainer.run}")
+        return 130
+    except OSError as error:
+        trainer.records.fail(f"{error} at step {trainer.step}", error)
+    finally:
+        trainer.close()
+    display.note(
+        f"results are in {trainer.run}: {', '.join((CONFIG, *EXACT_LOGS, POLICY))}; "
+        f"look again with `slsac evaluate {trainer.run}`"
+    )
+    return 0

@@ -102,7 +102,7 @@ def learned_policy() -> Figure:
                   label="evaluation, deterministic actions")  # fmt: skip
         axis.axvspan(0, config.multiplier_warmup_steps, color=FAINT, alpha=0.13, linewidth=0)
         axis.set_title(f"{name.capitalize()} of an episode")
-        axis.set_xlabel("environment steps (grey: the multiplier rests)")
+        axis.set_xlabel("environment steps (grey: no constraint yet)")
         count_steps_in_thousands(axis)
     left.legend(loc="lower right", fontsize=8)
     right.set_ylim(0, 155)

@@ -16,7 +16,7 @@ from slsac.config import Config
 from slsac.config.overrides import with_overrides
 from slsac.config.presets import preset
 from slsac.display import Display, Silent
-from slsac.envs import copies_of, duplicate_env, env_source, make_env
+from slsac.envs import copies_of, env_source, for_evaluation, make_env
 from slsac.envs.play import Lanes
 from slsac.errors import InvalidInput
 from slsac.evaluate import evaluate
@@ -203,7 +203,7 @@ class Agent:
             raise InvalidInput(f"video_episodes is {episodes}; it must be at least 1")
         video.prepare()
         try:
-            env = make_env(duplicate_env(self._env_source), render_mode="rgb_array")
+            env = make_env(for_evaluation(self._env_source), render_mode="rgb_array")
         except InvalidInput as error:
             raise video.NoVideo(f"no video: {error}") from error
         try:

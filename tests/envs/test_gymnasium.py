@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete
 
-from slsac.envs import check_safe_env, duplicate_env, make_env
+from slsac.envs import check_safe_env, for_evaluation, make_env
 from slsac.envs.gymnasium import GymnasiumEnv
 from slsac.errors import InvalidInput
 from slsac.types import EnvSpec, Step
@@ -177,10 +177,10 @@ def test_factories_classes_and_ready_envs() -> None:
 
 def test_a_second_env_is_independent_of_the_first() -> None:
     first = Walk()
-    second = duplicate_env(first)
+    second = for_evaluation(first)
     assert second is not first
-    assert duplicate_env("Pendulum-v1") == "Pendulum-v1"
-    assert duplicate_env(Walk) is Walk
+    assert for_evaluation("Pendulum-v1") == "Pendulum-v1"
+    assert for_evaluation(Walk) is Walk
     one, other = make_env(first), make_env(second)
     one.reset(0)
     before = one.step(np.zeros(2)).observation
@@ -193,7 +193,7 @@ def test_a_second_env_is_independent_of_the_first() -> None:
             self.lock = threading.Lock()
 
     with pytest.raises(InvalidInput, match=r"env Locked cannot be copied .* pass a factory"):
-        duplicate_env(Locked())
+        for_evaluation(Locked())
 
 
 def test_unknown_ids_name_the_nearest_or_our_own() -> None:
@@ -212,7 +212,7 @@ def test_a_module_in_front_of_an_id_is_imported(
 ) -> None:
     (tmp_path / "own_walks.py").write_text(
         "import gymnasium as gym\n"
-        "from test_gymnasium_adapter import Walk\n"
+        f"from {__name__} import Walk\n"
         "gym.register('OwnWalk-v0', lambda: Walk(), max_episode_steps=7)\n"
     )
     (tmp_path / "broken_walks.py").write_text("1 / 0\n")

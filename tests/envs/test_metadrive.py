@@ -27,9 +27,9 @@ from slsac.config.overrides import to_dict, with_overrides
 from slsac.config.presets import METADRIVE, preset
 from slsac.envs import (
     copies_of,
-    duplicate_env,
     env_source,
     for_certificate,
+    for_evaluation,
     make_env,
     metadrive_assets,
 )
@@ -324,7 +324,7 @@ def test_evaluation_draws_from_the_held_out_scenarios() -> None:
     source = env_source(ENV, config)
     assert isinstance(source, MetaDriveFactory)
     assert (source.use, source.config.traffic_density) == ("training", 0.2)
-    assert duplicate_env(source) == replace(source, use="evaluation")
+    assert for_evaluation(source) == replace(source, use="evaluation")
     copies = copies_of(source)
     for make, use in ((copies.training, "training"), (copies.evaluation, "evaluation")):
         with contextlib.closing(make()) as env:
@@ -338,7 +338,7 @@ def test_an_env_object_is_evaluated_on_the_held_out_scenarios_too() -> None:
     with contextlib.closing(make_env(ENV)) as env:
         agent = Agent("sac-lag", env=env)
         assert agent.config.cost_limit == 0.1
-        assert duplicate_env(env) == MetaDriveFactory(METADRIVE, "evaluation")
+        assert for_evaluation(env) == MetaDriveFactory(METADRIVE, "evaluation")
         assert for_certificate(env) == MetaDriveFactory(METADRIVE, "certificate")
         with contextlib.closing(copy.deepcopy(env)) as other:
             assert other.source == MetaDriveFactory(METADRIVE)
@@ -364,8 +364,8 @@ def test_a_certificate_has_scenarios_that_no_evaluation_has_seen() -> None:
     factory = MetaDriveFactory(METADRIVE)
     certified = for_certificate(factory)
     # A loaded agent asks for an env for evaluation, and must not fall back to the held-out ones.
-    assert duplicate_env(certified) == certified
-    ranges = [factory.scenarios, duplicate_env(factory).scenarios, certified.scenarios]
+    assert for_evaluation(certified) == certified
+    ranges = [factory.scenarios, for_evaluation(factory).scenarios, certified.scenarios]
     assert ranges == [range(1_000), range(10_000, 10_200), range(10_200, 110_200)]
     env = surveyed(certified)
     try:
@@ -435,7 +435,7 @@ def test_assets_come_from_the_wheel_where_the_archive_cannot_be_had(
     monkeypatch.setattr(metadrive_assets.urllib.request, "urlopen", garbled)
     monkeypatch.setattr(metadrive_assets.subprocess, "run", pip)
     metadrive_assets.prepare(told.append)
-    assert told[0].startswith("the official archive cannot be had (nonsense); taking the wheel")
+    assert told[0].startswith("the official archive is not available (nonsense); using the wheel")
     assert metadrive_assets.is_complete(package / "assets")
     assert (package / "assets" / metadrive_assets.TEXTURE).read_text() == "grass"
     assert [path.name for path in package.iterdir()] == ["assets"]
@@ -471,5 +471,5 @@ def test_an_archive_of_other_content_is_not_put_in_place(
     monkeypatch.setattr(metadrive_assets, "ARCHIVE", archive.as_uri())
     monkeypatch.setattr(metadrive_assets, "_from_wheel", from_wheel)
     metadrive_assets.prepare(told.append)
-    assert "cannot be had (it lacks version 0.4.3" in told[0]
+    assert "not available (it lacks version 0.4.3" in told[0]
     assert metadrive_assets.is_complete(package / "assets")

@@ -21,7 +21,7 @@ from slsac.api import Agent
 from slsac.certificate import calibration
 from slsac.certificate.page import page
 from slsac.config import Config, OffPolicyConfig
-from slsac.envs import duplicate_env, env_source, for_certificate, make_env
+from slsac.envs import env_source, for_certificate, for_evaluation, make_env
 from slsac.errors import Failed, InvalidInput
 from slsac.formatting import cost_digits
 from slsac.runs import config_file, layout, policy
@@ -319,7 +319,7 @@ def calibrate(
     explore = jax.jit(functions.explore)
     first_seed = episode_seed(seed, Branch.CERTIFICATE, 2**31)
     trajectories = []
-    with contextlib.closing(make_env(duplicate_env(env))) as played_env:
+    with contextlib.closing(make_env(for_evaluation(env))) as played_env:
         for episode in range(CALIBRATION_EPISODES):
             trajectories.append(
                 calibration.play_sampled(

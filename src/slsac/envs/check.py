@@ -1,4 +1,4 @@
-"""Tells what is wrong with a custom environment before it is trained on."""
+"""What is wrong with a custom environment, before training on it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from slsac.envs.contract import (
     space_problems,
     step_problem,
 )
-from slsac.envs.gymnasium import is_factory, make_registered
+from slsac.envs.gymnasium import make_registered
+from slsac.envs.sources import is_factory
 from slsac.errors import EnvFailed, InvalidInput, env_failures
 
 CHECKED_STEPS = 10
 
 
 def check_safe_env(env: Any) -> list[str]:
-    """Everything that keeps a custom env from working here, in plain words; empty if fine.
+    """Everything that keeps a custom env from working here, in plain words; empty if nothing does.
 
     The env is reset and stepped a few times.
 
@@ -41,7 +42,7 @@ def check_safe_env(env: Any) -> list[str]:
 
 
 def _check(env: Any, problems: list[str]) -> None:
-    """Adds to ``problems`` as they are found; what the env itself raises comes through."""
+    """Appends to ``problems``; an exception from the env itself passes through."""
     if isinstance(env, str):
         env = make_registered(env, None)
     elif is_factory(env):
@@ -60,12 +61,12 @@ def _check(env: Any, problems: list[str]) -> None:
         seeded = False
         problems.append(f"reset does not accept seed ({error}); allowed: reset(seed=0)")
     actions = _sample_actions(env.action_space)
-    first, found = _play(env, actions, seeded)
-    problems += found
-    if seeded and not found:
+    first, in_play = _play(env, actions, seeded)
+    problems += in_play
+    if seeded and not in_play:
         second, _ = _play(env, actions, seeded)
-        for time, (one, other) in enumerate(zip(first, second, strict=False)):
-            if not np.array_equal(one, other, equal_nan=True):
+        for time, (row, repeated) in enumerate(zip(first, second, strict=False)):
+            if not np.array_equal(row, repeated, equal_nan=True):
                 when = "its first observation" if time == 0 else f"step {time}"
                 problems.append(
                     f"reset(seed=0) is not repeatable: with the same actions two episodes differ "
@@ -88,7 +89,7 @@ def _sample_actions(space: gym.Space[Any]) -> list[Any]:
 
 
 def _play(env: Any, actions: list[Any], seeded: bool) -> tuple[list[np.ndarray], list[str]]:
-    """One short episode as a list of rows, and the first problem of each kind that it showed."""
+    """A short episode as a list of rows, and the first problem of each kind that it showed."""
     lowest = 0.0
     problems: list[str | None] = []
     result = env.reset(seed=0) if seeded else env.reset()
@@ -103,14 +104,11 @@ def _play(env: Any, actions: list[Any], seeded: bool) -> tuple[list[np.ndarray],
         if problem:
             problems.append(problem)
             break
-        found = [
-            observation_problem(result[0], env.observation_space),
-            cost_problem(result),
-        ]
+        in_step = [observation_problem(result[0], env.observation_space), cost_problem(result)]
         if not is_finite_number(result[1]):
-            found.append(f"the reward of a step is {result[1]!r}; allowed: a finite number")
-        problems += found
-        if any(found):
+            in_step.append(f"the reward of a step is {result[1]!r}; allowed: a finite number")
+        problems += in_step
+        if any(in_step):
             break
         lowest = min(lowest, float(cost_of(result)))
         rows.append(np.append(np.ravel(result[0]), [result[1], cost_of(result)]))

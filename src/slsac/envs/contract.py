@@ -1,4 +1,4 @@
-"""What a Gymnasium environment must look like to be used here, as problems in plain words."""
+"""What a Gymnasium environment must provide, as functions that name a problem if there is one."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ COST_ALLOWED = (
 
 
 def name_of(env: Any) -> str:
+    """How messages call an env object."""
     return f"env {type(getattr(env, 'unwrapped', env)).__name__}"
 
 
@@ -38,10 +39,10 @@ def reset_problem(result: Any) -> str | None:
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
         return None
     if isinstance(result, tuple):
-        seen = f"a tuple of {len(result)}: {', '.join(type(item).__name__ for item in result)}"
+        got = f"a tuple of {len(result)}: {', '.join(type(item).__name__ for item in result)}"
     else:
-        seen = f"a {type(result).__name__}"
-    return f"reset returned {seen}; allowed: (observation, info), info a dict"
+        got = f"a {type(result).__name__}"
+    return f"reset returned {got}; allowed: (observation, info), info a dict"
 
 
 def step_problem(result: Any) -> str | None:
@@ -56,6 +57,7 @@ def step_problem(result: Any) -> str | None:
 
 
 def cost_of(result: tuple[Any, ...]) -> Any:
+    """The cost in what ``step`` returned, a five- or six-tuple."""
     return result[2] if len(result) == 6 else result[-1]["cost"]
 
 

@@ -1,10 +1,10 @@
 """Goal and Circle tasks of Safety-Gymnasium, stepped without their bookkeeping.
 
-The task's own objects, MuJoCo model and random generator are used, and every number comes from the
-same operations in the same order, so observations, rewards and costs have the same bits as the
-original classes'. What is left out is what does not reach a number: looking bodies up by name,
-loops over hazards, space checks, positions and velocities computed again for an unchanged state,
-and compiling an XML model per episode where only places and headings differ.
+It uses the task's own objects, MuJoCo model and random generator, and computes every number with
+the same operations in the same order, so observations, rewards and costs have the same bits as the
+original's. It leaves out what affects no number: looking up bodies by name, loops over hazards,
+space checks, positions and velocities recomputed for an unchanged state, and an XML model compiled
+for each episode although only places and headings differ.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class FastNavigation:
     """Steps and resets the task of ``env``, a Safety-Gymnasium ``Builder`` that has a world.
 
     Args:
-        patch_layouts: an episode's layout is written into the compiled model. The tracking camera
-            then keeps its heading; False compiles every layout, as the original does.
+        patch_layouts: write an episode's layout into the compiled model. The tracking camera then
+            keeps its heading. False compiles every layout, as the original does.
     """
 
     def __init__(self, env: Any, resampling_error: type[Exception], patch_layouts: bool) -> None:
@@ -40,11 +40,11 @@ class FastNavigation:
         self._is_goal = hasattr(env.task, "goal")
         self._bins, self._sight = env.task.lidar_conf.num_bins, env.task.lidar_conf.max_dist
         self._frames = env.task.sim_conf.frameskip_binom_n
-        _refuse_what_differs(env.task)
+        _require_known_settings(env.task)
         self._bind()
 
     def _bind(self) -> None:
-        """Caches ids and views of the present model, which the original's reset replaces."""
+        """Cache ids and views of the current model, which the original's reset replaces."""
         task = self._task
         self._model, self._data = task.model, task.data
         model, data = self._model, self._data
@@ -77,7 +77,7 @@ class FastNavigation:
         self._ball_sensors = [(self._sensors[at : at + 4], np.zeros(9)) for at in starts]
 
     def reset(self, seed: int) -> np.ndarray:
-        """The first observation of the episode that ``seed`` stands for."""
+        """The first observation of the episode with this seed."""
         env, task = self._env, self._task
         if not self._patch_layouts:
             observation, _ = env.reset(seed=seed)
@@ -101,7 +101,7 @@ class FastNavigation:
         return self._observe()
 
     def _write_layout(self, config: dict[str, Any]) -> None:
-        """What compiling the world of ``config`` would change in the model, and a fresh start."""
+        """Write into the model what compiling ``config`` would change, and reset the data."""
         model, data = self._model, self._data
         height = self._task.agent.z_height
         bodies = {"agent": (np.r_[config["agent_xy"], height], config["agent_rot"])}
@@ -132,7 +132,7 @@ class FastNavigation:
             self._bind()
         model, data, options = self._model, self._data, self._options
         self._control[:] = action
-        # The original draws its number of frames, from a binomial distribution that is certain.
+        # The original draws its number of frames, from a binomial distribution with probability 1.
         task.random_generator.random_generator.random_sample()
         enabled = options.disableflags
         options.disableflags = enabled | NO_SENSORS  # nobody reads them between frames
@@ -141,8 +141,8 @@ class FastNavigation:
         mujoco.mj_forward(model, data)
         self._locate()
         reward, achieved = self._goal_reward() if self._is_goal else (self._circle_reward(), False)
-        # The original runs whole forward passes before costs and before observations. All but the
-        # constraint solver repeats itself; that starts from its last result and moves its bits.
+        # The original makes whole forward passes before costs and before observations. Only the
+        # constraint solver changes anything: it starts from its last result, which moves bits.
         mujoco.mj_forwardSkip(model, data, AFTER_VELOCITY, 1)
         cost = self._cost()
         if achieved:
@@ -210,12 +210,12 @@ class FastNavigation:
     def _lidars(self) -> list[float]:
         """Closeness, from 0 at the end of sight to 1, of the nearest object in each direction.
 
-        Plain floats: ten objects are too few to make up for a dozen calls of array functions.
+        Plain floats: for ten objects a dozen calls of array functions would cost more.
         """
         readings = self._no_readings.copy()
         bins, sight = self._bins, self._sight
         bin_size = TURN / bins
-        # One product per object: a product of all of them at once would sum in another order.
+        # One product per object: a single product for all would sum in another order.
         np.matmul(self._offsets, self._agent_axes, self._ego)
         for start, (x, y, _) in zip(self._lidar_starts, self._ego_rows.tolist(), strict=True):
             distance = abs(complex(x, y))
@@ -242,8 +242,8 @@ def _bodies_of(obstacle: Any) -> list[str]:
 
 
 def _addresses(model: Any, sensor: str) -> np.ndarray:
-    found = model.sensor(sensor)
-    return np.arange(found.dim[0]) + found.adr[0]
+    view = model.sensor(sensor)
+    return np.arange(view.dim[0]) + view.adr[0]
 
 
 def _sensor_order(task: Any) -> tuple[list[str], list[str]]:
@@ -252,8 +252,8 @@ def _sensor_order(task: Any) -> tuple[list[str], list[str]]:
     return [*task.agent.sensor_conf.sensors, *info.ballangvel_names], list(info.ballquat_names)
 
 
-def _refuse_what_differs(task: Any) -> None:
-    """The settings of Goal1 and Circle1 that this module takes for granted."""
+def _require_known_settings(task: Any) -> None:
+    """Assert the settings of Goal1 and Circle1 that this module takes for granted."""
     plain, balls = _sensor_order(task)
     lidars = [
         f"{obstacle.name}_lidar" for obstacle in task._obstacles if obstacle.is_lidar_observed

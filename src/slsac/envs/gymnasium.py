@@ -6,7 +6,6 @@ The cost is ``info["cost"]`` after each step, or the third item of a six-tuple
 
 from __future__ import annotations
 
-import copy
 import importlib
 import math
 import os
@@ -25,21 +24,22 @@ from slsac.envs.contract import (
     space_problems,
     step_problem,
 )
+from slsac.envs.sources import call_factory, is_factory
 from slsac.errors import InvalidInput, env_failure
 from slsac.types import EnvSpec, Step
 
 DEFAULT_HORIZON = 1000
-"""Steps per episode of an env that states no time limit of its own."""
+"""Steps per episode of an env without a time limit of its own."""
 
 
 class GymnasiumEnv:
-    """A Gymnasium env as a ``SafeEnv``; actions in [-1, 1] are mapped to its own bounds.
+    """A Gymnasium env as a ``SafeEnv``; actions in [-1, 1] are mapped to the env's own bounds.
 
     Args:
         env: a registered id or ``module:Id-v0``, an env object (used as it is), or a factory
             without arguments.
-        horizon: steps after which episodes are truncated, for an env without a time limit of
-            its own (then 1000 if not given) or to shorten the one it has.
+        horizon: steps after which episodes are truncated; by default the env's own time limit, or
+            1000 if it has none. An own limit can be shortened but not extended.
         render_mode: for an id only; objects and factories bring their own.
     """
 
@@ -55,7 +55,7 @@ class GymnasiumEnv:
             self.env: Any = make_registered(env, render_mode)
             own_limit = registered_spec(env).max_episode_steps
         else:
-            self.env = called(env) if is_factory(env) else env
+            self.env = call_factory(env) if is_factory(env) else env
             own_limit = _time_limit(self.env)
             own_mode = getattr(self.env, "render_mode", None)
             if render_mode not in (None, own_mode):
@@ -123,58 +123,15 @@ class GymnasiumEnv:
         return vector
 
 
-def is_factory(env: Any) -> bool:
-    """Whether calling ``env`` makes an env; a class does, an env object with a call does not."""
-    return callable(env) and (isinstance(env, type) or not hasattr(env, "step"))
-
-
-def called(factory: Any) -> Any:
-    """What a factory makes; an error of one line where it cannot."""
-    try:
-        return factory()
-    except InvalidInput:
-        raise
-    except Exception as error:
-        name = getattr(factory, "__name__", type(factory).__name__)
-        raise InvalidInput(f"env {name} cannot be made: {env_failure(error)}") from error
-
-
-def duplicate_env(env: Any) -> Any:
-    """An env argument for evaluation: the one that ``env`` names for it, or another of the same."""
-    return env.for_evaluation() if hasattr(env, "for_evaluation") else another_env(env)
-
-
-def for_certificate(env: Any) -> Any:
-    """An env argument whose episodes neither training nor evaluations have seen, if it has one."""
-    return env.for_certificate() if hasattr(env, "for_certificate") else env
-
-
-def another_env(env: Any) -> Any:
-    """An env argument for a second, independent env.
-
-    Ids and factories make a new env each time and come back as they are; an env object is
-    deep-copied, and refused if that fails.
-    """
-    if isinstance(env, str) or is_factory(env):
-        return env
-    try:
-        return copy.deepcopy(env)
-    except Exception as error:
-        raise InvalidInput(
-            f"{name_of(env)} cannot be copied for evaluation ({type(error).__name__}); "
-            "pass a factory such as `lambda: MyEnv()` instead of the env object"
-        ) from error
-
-
 def registered_spec(env_id: str) -> Any:
-    """What Gymnasium knows of an id; ``module:Id-v0`` imports the module that registers it.
+    """Gymnasium's record of an id; ``module:Id-v0`` imports the module that registers it.
 
-    Raises `gymnasium.error.Error` where there is no such id.
+    Raises `gymnasium.error.Error` if there is no such id.
     """
     module, colon, name = env_id.rpartition(":")
     if colon:
         if (here := os.getcwd()) not in sys.path:
-            sys.path.append(here)  # where a user's own module is; a console script leaves it out
+            sys.path.append(here)  # where a user's module is; a console script does not add it
         try:
             importlib.import_module(module)
         except Exception as error:
@@ -186,7 +143,7 @@ def registered_spec(env_id: str) -> Any:
 
 def make_registered(env_id: str, render_mode: str | None) -> Any:
     """A registered env without Gymnasium's own clock and checker, which refuse six-tuples."""
-    # Passing None would fail for env classes that know no render_mode at all.
+    # Passing None would fail for env classes that take no render_mode at all.
     options = {} if render_mode is None else {"render_mode": render_mode}
     try:
         return gym.make(env_id, max_episode_steps=-1, disable_env_checker=True, **options)
@@ -198,6 +155,7 @@ def make_registered(env_id: str, render_mode: str | None) -> Any:
 
 
 def _time_limit(env: Any) -> int | None:
+    """The limit that an env object or one of its wrappers states, in steps."""
     limit = getattr(getattr(env, "spec", None), "max_episode_steps", None)
     while limit is None and isinstance(env, gym.Wrapper):
         if isinstance(env, gym.wrappers.TimeLimit):
@@ -207,6 +165,7 @@ def _time_limit(env: Any) -> int | None:
 
 
 def _horizon(wanted: int | None, own_limit: int | None) -> int:
+    """Steps of an episode. Raise InvalidInput unless ``wanted`` is within the env's own limit."""
     if wanted is None:
         return own_limit or DEFAULT_HORIZON
     if wanted < 1:

@@ -19,16 +19,16 @@ from slsac.tasks import METADRIVE_ID
 from slsac.types import EnvSpec, Step
 
 CERTIFICATE_SCENARIOS = 100_000
-"""So many that a certificate hardly meets one twice, and speaks of more than a list of maps."""
+"""So many that a certificate hardly meets one twice: it is about the task, not a list of maps."""
 
 
 @dataclass(frozen=True)
 class MetaDriveFactory:
-    """Makes driving envs, each in a process of its own; it can be sent to other processes."""
+    """Makes driving envs, each in a process of its own; the factory itself can be pickled."""
 
     config: MetaDriveConfig
     use: Literal["training", "evaluation", "certificate"] = "training"
-    """What the envs are for; each use has scenarios of its own."""
+    """What the envs are for; each use has its own scenarios."""
 
     @property
     def scenarios(self) -> range:
@@ -46,7 +46,7 @@ class MetaDriveFactory:
         return WorkerEnv(self.make_here, source=self, env_id=METADRIVE_ID)
 
     def make_here(self) -> DrivingEnv:
-        """The env itself, in this process, which must have none yet."""
+        """The env itself, in this process; a process can hold only one."""
         return DrivingEnv(self.config, self.scenarios)
 
     def for_evaluation(self) -> MetaDriveFactory:
@@ -74,7 +74,7 @@ class DrivingEnv:
             action_high=tuple(box.high.tolist()),
         )
         self._steps = 0
-        self._seen: dict[str, float] = {}
+        self._violations: dict[str, float] = {}
 
     def scenario(self, seed: int) -> int:
         """The number of the scenario that ``seed`` stands for."""
@@ -83,36 +83,36 @@ class DrivingEnv:
     def reset(self, seed: int) -> np.ndarray:
         observation, _ = self._env.reset(seed=self.scenario(seed))
         self._steps = 0
-        self._seen = {"crash": 0.0, "off_road": 0.0}
-        return self._told(observation)
+        self._violations = {"crash": 0.0, "off_road": 0.0}
+        return self._as_network_input(observation)
 
-    def _told(self, observation: np.ndarray) -> np.ndarray:
-        told = np.array(observation, np.float32)
+    def _as_network_input(self, observation: np.ndarray) -> np.ndarray:
+        values = np.array(observation, np.float32)
         if self._config.lidar == "closeness":
-            # Most rays meet nothing. As 240 ones they would push a unit of a network's first layer
-            # below 0 for every state alike, from where a ReLU does not come back.
-            rays = told[-self._config.lasers :]
+            # Most rays meet nothing. As some 240 ones they would push first-layer units below 0 in
+            # every state, and a ReLU that is 0 everywhere never learns again.
+            rays = values[-self._config.lasers :]
             np.subtract(1.0, rays, out=rays)
-        return told
+        return values
 
     def step(self, action: np.ndarray) -> Step:
         unit = np.clip(np.asarray(action, np.float64), -1.0, 1.0)
         observation, reward, _, _, info = self._env.step(unit)
         self._steps += 1
-        # The simulator's own "crash" counts the pavement too, which is leaving the road.
+        # The simulator's own "crash" includes the pavement, which is leaving the road.
         crash = any(info[f"crash_{what}"] for what in ("vehicle", "object", "building", "human"))
         off_road = bool(info["out_of_road"]) or bool(info["crash_sidewalk"])
         success, violation = bool(info["arrive_dest"]), crash or off_road
-        self._seen["crash"] = max(self._seen["crash"], float(crash))
-        self._seen["off_road"] = max(self._seen["off_road"], float(off_road))
+        self._violations["crash"] = max(self._violations["crash"], float(crash))
+        self._violations["off_road"] = max(self._violations["off_road"], float(off_road))
         terminated = success or (violation and self._config.end_at_violation)
         truncated = self._steps >= self._config.horizon and not terminated
         extras = None
         if terminated or truncated:
             completed = float(np.clip(info["route_completion"], 0.0, 1.0))
-            extras = {"success": float(success), "route_completion": completed, **self._seen}
+            extras = {"success": float(success), "route_completion": completed, **self._violations}
         return Step(
-            self._told(observation),
+            self._as_network_input(observation),
             float(reward),
             float(violation),
             terminated,
@@ -125,7 +125,7 @@ class DrivingEnv:
 
 
 def simulator_settings(config: MetaDriveConfig, scenarios: range) -> dict[str, Any]:
-    """What differs from the simulator's own defaults."""
+    """The settings that differ from the simulator's own defaults."""
     from metadrive.component.algorithm.blocks_prob_dist import PGBlockDistConfig
 
     shares = dict.fromkeys(PGBlockDistConfig.BLOCK_TYPE_DISTRIBUTION_V2, 0.0) | {
@@ -135,7 +135,7 @@ def simulator_settings(config: MetaDriveConfig, scenarios: range) -> dict[str, A
         "StdTInterSection": config.t_intersection,
         "Roundabout": config.roundabout,
     }
-    # numpy is stricter about a sum of 1 than a person who typed .3333333.
+    # numpy insists on a sum of 1 more strictly than the configuration does.
     shares = {name: share / sum(shares.values()) for name, share in shares.items()}
 
     class BlockShares(PGBlockDistConfig):  # type: ignore[misc]
@@ -156,10 +156,10 @@ def simulator_settings(config: MetaDriveConfig, scenarios: range) -> dict[str, A
         "crash_vehicle_done": ends,
         "crash_object_done": ends,
         "out_of_road_done": ends,
-        # A vehicle taken from the simulator's pool keeps something of its last episode: the same
-        # scenario and actions then end differently, and no run could be repeated.
+        # A vehicle from the simulator's pool keeps state of its last episode: the same scenario and
+        # actions would then end differently, and no run could be repeated.
         "force_destroy": True,
-        # A thousand maps kept are memory without end; making one anew takes a fifth of a second.
+        # Stored maps fill memory without bound; generating a map takes a fifth of a second.
         "store_map": False,
         "log_level": logging.CRITICAL,
     }

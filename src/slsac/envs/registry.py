@@ -12,17 +12,11 @@ import gymnasium as gym
 
 from slsac.config import Config
 from slsac.config.presets import METADRIVE
-from slsac.envs.gymnasium import (
-    GymnasiumEnv,
-    another_env,
-    called,
-    duplicate_env,
-    is_factory,
-    registered_spec,
-)
+from slsac.envs.gymnasium import GymnasiumEnv, registered_spec
 from slsac.envs.metadrive import MetaDriveFactory
 from slsac.envs.probe import PROBES
 from slsac.envs.safety_gymnasium import SafetyGymnasiumEnv
+from slsac.envs.sources import another_env, call_factory, for_evaluation, is_factory
 from slsac.envs.worker import WorkerEnv
 from slsac.errors import InvalidInput, unknown_name
 from slsac.tasks import METADRIVE_ID, SAFETY_GYMNASIUM, list_envs
@@ -35,7 +29,7 @@ def make_env(
     horizon: int | None = None,
     render_mode: str | None = None,
 ) -> SafeEnv:
-    """The env as a ``SafeEnv``; an object that is one already comes back as it is.
+    """The env as a ``SafeEnv``; an object that is one already is returned as it is.
 
     Args:
         env: an id from ``list_envs``, any registered Gymnasium id, ``module:Id-v0`` for one
@@ -53,13 +47,13 @@ def make_env(
             _require_no_window(render_mode)
             return MetaDriveFactory(replace(METADRIVE, horizon=horizon or METADRIVE.horizon))()
         if env in PROBES:
-            return _as_it_is(PROBES[env](), horizon)
+            return _with_fixed_horizon(PROBES[env](), horizon)
         require_known(env)
         return GymnasiumEnv(env, horizon=horizon, render_mode=render_mode)
     if _is_safe_env(env):
-        return _as_it_is(env, horizon)
+        return _with_fixed_horizon(env, horizon)
     if is_factory(env):
-        return make_env(called(env), horizon=horizon, render_mode=render_mode)
+        return make_env(call_factory(env), horizon=horizon, render_mode=render_mode)
     if not hasattr(env, "step"):
         raise InvalidInput(
             f"env is a {type(env).__name__}; allowed: an id, an env object or a factory"
@@ -68,7 +62,7 @@ def make_env(
 
 
 def env_source(env: Any, config: Config) -> Any:
-    """``env`` as `make_env` takes it, with the settings that ``config`` has for it."""
+    """``env`` as `make_env` takes it, with the settings that ``config`` has for its simulator."""
     if isinstance(env, WorkerEnv) and isinstance(env.source, MetaDriveFactory):
         if env.source.config != config.metadrive:
             raise InvalidInput(
@@ -87,11 +81,11 @@ class Copies(NamedTuple):
 
 
 def copies_of(source: Any) -> Copies:
-    """Copies of what `make_env` takes; they can be sent to another process if ``source`` can."""
-    # An object is copied now: that it cannot be must not come out hours later.
+    """Makers of envs like ``source``, which is what `make_env` takes; they pickle if it does."""
+    # Copying an object here shows at once, not hours later, that it cannot be copied.
     return Copies(
         functools.partial(_make_another, another_env(source)),
-        functools.partial(_make_another, duplicate_env(source)),
+        functools.partial(_make_another, for_evaluation(source)),
     )
 
 
@@ -100,7 +94,7 @@ def _make_another(source: Any) -> SafeEnv:
 
 
 def _is_safe_env(env: Any) -> bool:
-    # Every gym.Env has the protocol's four names too; only the kind of spec tells them apart.
+    # Every gym.Env has the protocol's four names too; only the type of spec tells them apart.
     return isinstance(getattr(env, "spec", None), EnvSpec)
 
 
@@ -109,7 +103,8 @@ def _require_no_window(render_mode: str | None) -> None:
         raise InvalidInput(f"render_mode is {render_mode!r}; {METADRIVE_ID} allows None")
 
 
-def _as_it_is(env: Any, horizon: int | None) -> SafeEnv:
+def _with_fixed_horizon(env: Any, horizon: int | None) -> SafeEnv:
+    """``env``. Raise InvalidInput unless ``horizon`` is its own or None."""
     if horizon not in (None, env.spec.horizon):
         raise InvalidInput(
             f"horizon is {horizon}; allowed: {env.spec.horizon}, which this env has fixed"
@@ -118,7 +113,7 @@ def _as_it_is(env: Any, horizon: int | None) -> SafeEnv:
 
 
 def require_known(env_id: str) -> None:
-    """An error, with the nearest ids, where nothing is called ``env_id``."""
+    """Raise InvalidInput, with the nearest ids, unless ``env_id`` exists."""
     ours = [name for name, _ in list_envs()]
     if env_id in ours:
         return

@@ -1,8 +1,8 @@
 """Safety-Gymnasium's own task classes on a current stack, under their own ids.
 
 Safety-Gymnasium 1.0.0 pins a gymnasium and a MuJoCo that Python 3.11 cannot install, and its
-``__init__`` does not import under gymnasium 1.x. The classes that define the tasks do run, so
-only those are loaded.
+``__init__`` does not import under gymnasium 1.x. The classes that define the tasks still run, so
+only they are loaded.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _make_velocity(module: str, class_name: str) -> Any:
 
 
 def _use_plain_sky() -> None:
-    """A gradient for a sky: decoding the original's six images takes 1.5 s and 190 MB a reset."""
+    """Make the sky a gradient: decoding the original's images takes 1.5 s and 190 MB a reset."""
     world = _load("world").World
     if isinstance(world.__dict__.get("xml_string"), property):
         return
@@ -147,7 +147,7 @@ VELOCITY_MODULES = {
     "Swimmer": "swimmer",
     "Humanoid": "humanoid",
 }
-"""The robots of the velocity tasks, and the middle of the module name of each."""
+"""The robots of the velocity tasks, and the middle part of their modules' names."""
 AGENTS = ("Point", "Car")
 """The robots of the navigation tasks."""
 
@@ -196,9 +196,9 @@ class SafetyGymnasiumEnv:
         steps = task.horizon if horizon is None else horizon
         if self.family == "navigation":
             self.env.task.num_steps = steps  # its own clock would stop a longer episode
-            # The first reset builds its world with one forward pass less than all later ones,
-            # which leaves another solver warm start: rewards of Car tasks then differ by 1e-18
-            # from the same seed's later episodes, and resumed runs drift apart.
+            # The first reset makes one forward pass less than all later ones, which leaves a
+            # different warm start of the solver: rewards of Car tasks then differ by 1e-18 from
+            # later episodes with the same seed, and resumed runs drift apart.
             self.env.reset(seed=0)
         self.stepping = stepping
         self._fast = None
@@ -219,7 +219,7 @@ class SafetyGymnasiumEnv:
         self._renderer: Any = None
 
     def reset(self, seed: int) -> np.ndarray:
-        """The first observation of the episode that ``seed`` stands for."""
+        """The first observation of the episode with this seed."""
         # The navigation tasks draw from numpy's RandomState, which takes 32 bits.
         own_seed = seed % 2**32
         self._steps = 0
@@ -252,7 +252,7 @@ class SafetyGymnasiumEnv:
                 f"render_mode of {self.env_id} is {self.render_mode!r}; render needs 'rgb_array'"
             )
         if sys.platform == "linux" and os.environ.get("MUJOCO_GL") not in ("egl", "osmesa"):
-            # Without a display MuJoCo's default backend ends the process, not just the call.
+            # Without a display MuJoCo's default backend kills the process.
             if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
                 raise InvalidInput(
                     "rendering without a display needs the environment variable MUJOCO_GL set to "
@@ -284,7 +284,7 @@ class SafetyGymnasiumEnv:
             self._renderer = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SafetyGymnasiumEnv:
-        # Every episode starts from its seed, so a second env needs no simulator state.
+        # Every episode starts from its seed, so a copy needs no simulator state.
         return SafetyGymnasiumEnv(
             self.env_id,
             horizon=self.spec.horizon,

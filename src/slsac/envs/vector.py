@@ -1,7 +1,7 @@
-"""Several environments stepped side by side, in this process or spread over others.
+"""Several environments stepped side by side, in this process or in worker processes.
 
-Both kinds give the same numbers. Worker processes read actions from and write results to shared
-memory; the pipes carry a few bytes that say what to do and that it is done.
+Both give the same numbers. Workers read actions from shared memory and write results to it; the
+pipes carry only a few bytes: what to do, and that it is done.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from slsac.errors import EnvFailed, InvalidInput, env_failure, env_failures
 from slsac.types import EnvSpec, SafeEnv
 
 
-class Stepped(NamedTuple):
+class VectorStep(NamedTuple):
     """What one step of all environments returns, ``[env, ...]``."""
 
     observation: np.ndarray
@@ -30,26 +30,27 @@ class Stepped(NamedTuple):
     terminated: np.ndarray
     truncated: np.ndarray
     extras: Mapping[int, Mapping[str, float]]
-    """`Step.extras` by env, of those that reported any with their episode's last step."""
+    """`Step.extras` of episodes that ended with this step, by env; only envs that report any."""
 
 
 Extras = dict[int, dict[str, float]]
+"""`Step.extras` by env."""
 
 
 class VectorEnv(Protocol):
     def reset(self, seeds: Mapping[int, int]) -> np.ndarray:
-        """Begins an episode in each env of ``seeds``; first observations, in its order."""
+        """Begin an episode in each env of ``seeds``; the first observations, in that order."""
         ...
 
-    def step(self, actions: np.ndarray) -> Stepped:
-        """Steps all of them; the arrays are valid until the next step."""
+    def step(self, actions: np.ndarray) -> VectorStep:
+        """Step all envs; the arrays are valid until the next step."""
         ...
 
     def close(self) -> None: ...
 
 
 class Buffers:
-    """Where actions come from and results go, for the environments of one slice or of all."""
+    """Arrays of actions and results of all environments, in shared ``memory`` if given."""
 
     def __init__(self, spec: EnvSpec, num_envs: int, memory: Sequence[Any] | None = None) -> None:
         self.sizes = (spec.action_size, spec.observation_size, 4)
@@ -62,13 +63,13 @@ class Buffers:
             for at, (shape, kind) in enumerate(zip(shapes, kinds, strict=True))
         )
 
-    def stepped(self, extras: Extras) -> Stepped:
+    def as_step(self, extras: Extras) -> VectorStep:
         reward, cost, terminated, truncated = self.outcomes.T
-        return Stepped(self.observations, reward, cost, terminated > 0, truncated > 0, extras)
+        return VectorStep(self.observations, reward, cost, terminated > 0, truncated > 0, extras)
 
 
 def step_slice(envs: Mapping[int, SafeEnv], buffers: Buffers) -> Extras:
-    """Steps each env of the slice; the extras of episodes that ended."""
+    """Step each env of the slice; the extras of episodes that ended."""
     extras = {}
     for index, env in envs.items():
         if isinstance(env, WorkerEnv):
@@ -91,7 +92,7 @@ def reset_slice(envs: Mapping[int, SafeEnv], seeds: Mapping[int, int], buffers: 
 
 
 class InProcess:
-    """All environments in this process, one after the other; a `WorkerEnv` has its own."""
+    """All environments in this process, stepped in turn; only a `WorkerEnv` has its own process."""
 
     def __init__(self, envs: Sequence[SafeEnv]) -> None:
         self._envs = dict(enumerate(envs))
@@ -101,9 +102,9 @@ class InProcess:
         reset_slice(self._envs, seeds, self._buffers)
         return self._buffers.observations[list(seeds)]
 
-    def step(self, actions: np.ndarray) -> Stepped:
+    def step(self, actions: np.ndarray) -> VectorStep:
         self._buffers.actions[:] = actions
-        return self._buffers.stepped(step_slice(self._envs, self._buffers))
+        return self._buffers.as_step(step_slice(self._envs, self._buffers))
 
     def close(self) -> None:
         for env in self._envs.values():
@@ -114,7 +115,7 @@ INVALID, FAILED = b"!", b"?"
 
 
 def sendable(make_env: Callable[[], SafeEnv], processes: int) -> bytes:
-    """``make_env`` for other processes; a lambda or a local function will do."""
+    """``make_env`` as bytes for another process; lambdas and local functions work too."""
     import cloudpickle
 
     try:
@@ -122,27 +123,27 @@ def sendable(make_env: Callable[[], SafeEnv], processes: int) -> bytes:
     except Exception as error:
         raise InvalidInput(
             f"worker_processes is {processes}; it must be 0 for an environment that cannot be sent "
-            f"to another process ({error}); a function that makes it there mostly can"
+            f"to another process ({error}); a function that makes the environment usually can"
         ) from error
 
 
 class Workers:
-    """Environments in processes of their own, a slice in each."""
+    """Environments in worker processes, a slice in each."""
 
     def __init__(
         self, make_env: Callable[[], SafeEnv], spec: EnvSpec, num_envs: int, processes: int
     ) -> None:
         sent = sendable(make_env, processes)
-        # Spawned, not forked: a fork of a process that runs JAX's threads may never wake up.
+        # Spawned, not forked: a fork of a process with JAX's threads may deadlock.
         context = multiprocessing.get_context("spawn")
         sizes = (4 * spec.action_size, 4 * spec.observation_size, 8 * 4)
         memory = [context.RawArray("b", num_envs * size) for size in sizes]
         self._buffers = Buffers(spec, num_envs, memory)
-        self._slices = [range(at, num_envs, processes) for at in range(processes)]
-        self._owner = {index: at for at, slice in enumerate(self._slices) for index in slice}
+        slices = [range(worker, num_envs, processes) for worker in range(processes)]
+        self._owner = {index: worker for worker, slice in enumerate(slices) for index in slice}
         self._pipes: list[Connection] = []
         self._processes = []
-        for indices in self._slices:
+        for indices in slices:
             pipe, theirs = context.Pipe()
             process = context.Process(
                 target=_work,
@@ -160,45 +161,46 @@ class Workers:
             raise
 
     def reset(self, seeds: Mapping[int, int]) -> np.ndarray:
-        wanted: dict[int, dict[int, int]] = {}
+        by_worker: dict[int, dict[int, int]] = {}
         for index, seed in seeds.items():
-            wanted.setdefault(self._owner[index], {})[index] = seed
-        for at, some in wanted.items():
-            self._send(at, json.dumps(some).encode())
-        self._wait(wanted)
+            by_worker.setdefault(self._owner[index], {})[index] = seed
+        for worker, its_seeds in by_worker.items():
+            self._send(worker, json.dumps(its_seeds).encode())
+        self._wait(by_worker)
         return self._buffers.observations[list(seeds)]
 
-    def step(self, actions: np.ndarray) -> Stepped:
+    def step(self, actions: np.ndarray) -> VectorStep:
         self._buffers.actions[:] = actions
-        for at in range(len(self._pipes)):
-            self._send(at, b"")
-        return self._buffers.stepped(self._wait(range(len(self._pipes))))
+        for worker in range(len(self._pipes)):
+            self._send(worker, b"")
+        return self._buffers.as_step(self._wait(range(len(self._pipes))))
 
-    def _send(self, at: int, message: bytes) -> None:
+    def _send(self, worker: int, message: bytes) -> None:
         try:
-            self._pipes[at].send_bytes(message)
+            self._pipes[worker].send_bytes(message)
         except OSError as error:
-            raise self._ended(at) from error
+            raise self._death_of(worker) from error
 
     def _wait(self, workers: Iterable[int]) -> Extras:
         extras: Extras = {}
-        for at in workers:
+        for worker in workers:
             try:
-                answer = self._pipes[at].recv_bytes()
+                answer = self._pipes[worker].recv_bytes()
             except (EOFError, OSError) as error:
-                raise self._ended(at) from error
+                raise self._death_of(worker) from error
             text = answer[1:].decode()
             if answer[:1] == INVALID:
                 raise InvalidInput(text)
             if answer[:1] == FAILED:
                 raise EnvFailed(text)
             if answer:
-                extras |= {int(index): found for index, found in json.loads(answer).items()}
+                extras |= {int(index): values for index, values in json.loads(answer).items()}
         return extras
 
-    def _ended(self, at: int) -> EnvFailed:
-        self._processes[at].join(timeout=5)
-        return EnvFailed(f"worker process {at} died (exit code {self._processes[at].exitcode})")
+    def _death_of(self, worker: int) -> EnvFailed:
+        process = self._processes[worker]
+        process.join(timeout=5)
+        return EnvFailed(f"worker process {worker} died (exit code {process.exitcode})")
 
     def close(self) -> None:
         for pipe in self._pipes:
@@ -218,11 +220,11 @@ def _work(
     indices: Sequence[int],
     memory: Sequence[Any],
 ) -> None:
-    """A worker's life: an empty message is a step, any other the seeds of new episodes.
+    """A worker's main loop: an empty message asks for a step, others hold seeds of new episodes.
 
-    The answer is empty, or the extras of episodes that ended, or an error.
+    The answer is empty, the extras of episodes that ended, or an error.
     """
-    # An interrupt is the training process's business; it ends workers by closing their pipes.
+    # Ctrl-C is for the training process to handle; it ends workers by closing their pipes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     envs: dict[int, SafeEnv] = {}
     try:
@@ -255,7 +257,7 @@ def _work(
 def build(
     env: SafeEnv, make_another: Callable[[], SafeEnv], num_envs: int, processes: int
 ) -> VectorEnv:
-    """``num_envs`` environments; ``env`` is the first of them where they are in this process."""
+    """``num_envs`` environments; ``env`` is the first of them if they are in this process."""
     if processes == 0:
         return InProcess([env, *(make_another() for _ in range(num_envs - 1))])
     env.close()

@@ -1,9 +1,9 @@
 """An environment in a process of its own, for simulators that allow one engine per process.
 
-`WorkerEnv` is a ``SafeEnv`` that passes each call on. If its process dies, it starts another, plays
-the running episode again from its seed and actions, and goes on: the caller does not notice, and a
-run is the same as without the accident. That needs an env whose episode depends on seed and actions
-alone; where the repetition differs, the error says so.
+`WorkerEnv` is a ``SafeEnv`` that forwards each call. If its process dies, it starts another,
+replays the current episode from its seed and actions, and continues: the caller does not notice,
+and the run is the same as if nothing had happened. That needs an env whose episodes depend on seed
+and actions alone; where the replay differs, the error says so.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from slsac.envs.gymnasium import duplicate_env, for_certificate
+from slsac.envs.sources import for_certificate, for_evaluation
 from slsac.errors import EnvFailed, InvalidInput, env_failure
 from slsac.types import EnvSpec, SafeEnv, Step
 
 MOST_RESTARTS = 3
-"""Of the process, within one episode."""
+"""Restarts of the process that one episode allows."""
 SECONDS_TO_CLOSE = 10.0
 
 
@@ -44,7 +44,7 @@ class InOwnProcess:
         return WorkerEnv(self.make)
 
     def for_evaluation(self) -> InOwnProcess:
-        return InOwnProcess(duplicate_env(self.make))
+        return InOwnProcess(for_evaluation(self.make))
 
     def for_certificate(self) -> InOwnProcess:
         return InOwnProcess(for_certificate(self.make))
@@ -54,10 +54,10 @@ class WorkerEnv:
     """The env that ``make`` makes, in a process of its own.
 
     Args:
-        make: a function without arguments; a lambda or a local function will do.
-        source: a factory of workers like this one, which may know others for evaluation and for
-            certificates; if not given, ``make`` is asked for those.
-        env_id: the task's name, where it has one.
+        make: a function without arguments; lambdas and local functions work too.
+        source: a factory of workers like this one, which may provide others for evaluation and for
+            certificates; by default ``make`` provides them.
+        env_id: the task's name, if it has one.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class WorkerEnv:
         self._make = make
         self.source = source or InOwnProcess(make)
         self.env_id = env_id
-        self._begun: np.ndarray | None = None
+        self._pending: np.ndarray | None = None
         self._seed: int | None = None
         self._actions: list[np.ndarray] = []
         self._observation: np.ndarray | None = None
@@ -90,7 +90,7 @@ class WorkerEnv:
     def reset(self, seed: int) -> np.ndarray:
         self._seed, self._actions, self._observation = int(seed), [], None
         self._restarts = 0
-        self._observation = self._insist(("reset", self._seed))
+        self._observation = self._request(("reset", self._seed))
         return self._observation
 
     def step(self, action: np.ndarray) -> Step:
@@ -98,34 +98,34 @@ class WorkerEnv:
         return self.finish_step()
 
     def begin_step(self, action: np.ndarray) -> None:
-        """Sends a step's action; several workers then step at the same time."""
+        """Send a step's action; several workers then step at the same time."""
         self._require_open("step")
         self._drop_unfinished()
-        self._begun = np.array(action, np.float32)
+        self._pending = np.array(action, np.float32)
         with contextlib.suppress(_Died):  # finish_step will notice
-            self._send(("step", self._begun))
+            self._send(("step", self._pending))
 
     def finish_step(self) -> Step:
-        """Waits for what a begun step returns."""
+        """What the step that was begun returns."""
         self._require_open("step")
-        assert self._begun is not None, "no step was begun"
-        action = self._begun
+        assert self._pending is not None, "no step was begun"
+        action = self._pending
         result: Step = self._guarded(lambda: self._answer_to(("step", action), sent=True))
-        self._begun = None
+        self._pending = None
         self._actions.append(action)
         self._observation = result.observation
         return result
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """What a method of the env itself returns; both sides of the pipe must know its type."""
-        return self._insist((method, *arguments))
+        """What a method of the env itself returns; both processes must know its type."""
+        return self._request((method, *arguments))
 
     def close(self) -> None:
         self._closed = True
         self._finalise()
 
     def for_evaluation(self) -> Any:
-        return duplicate_env(self.source)
+        return for_evaluation(self.source)
 
     def for_certificate(self) -> Any:
         return for_certificate(self.source)
@@ -147,8 +147,8 @@ class WorkerEnv:
         self._send(cloudpickle.dumps(self._make))
         self.spec = self._receive()
 
-    def _insist(self, message: tuple[Any, ...]) -> Any:
-        """The answer to ``message``, through as many processes as it takes."""
+    def _request(self, message: tuple[Any, ...]) -> Any:
+        """The answer to ``message``; a process that dies is replaced."""
         self._require_open(message[0])
         self._drop_unfinished()
         return self._guarded(lambda: self._answer_to(message))
@@ -158,20 +158,20 @@ class WorkerEnv:
             raise EnvFailed(f"the environment is closed and takes no {wanted}; make another")
 
     def _drop_unfinished(self) -> None:
-        """After a step that was begun and given up, its answer must not pass for another's."""
-        if self._begun is not None:
-            self._begun = None
+        """Stop the process if a step was abandoned: its answer must not pass for another's."""
+        if self._pending is not None:
+            self._pending = None
             self._finalise()
 
     def _guarded(self, ask: Callable[[], Any]) -> Any:
         try:
             return ask()
         except (InvalidInput, EnvFailed):
-            self._begun = None
+            self._pending = None
             raise
         except BaseException:
-            # After Ctrl-C an answer is on its way that the next call would take for its own.
-            self._begun = None
+            # After Ctrl-C an answer is still to come, and the next call would take it for its own.
+            self._pending = None
             self._finalise()
             raise
 
@@ -186,7 +186,7 @@ class WorkerEnv:
                 sent = False
 
     def _revive(self, reason: str) -> None:
-        """A new process, brought to where the last one was."""
+        """Start a new process and bring it to where the last one was."""
         while True:
             self._finalise()
             self._restarts += 1
@@ -197,17 +197,18 @@ class WorkerEnv:
                 )
             print(
                 f"slsac: the environment's process died {where} ({reason}); starting another and "
-                "repeating the episode so far",
+                "replaying the episode so far",
                 file=sys.stderr,
             )
             try:
                 self._start()
-                self._repeat()
+                self._replay()
                 return
             except _Died as death:
                 reason = str(death)
 
-    def _repeat(self) -> None:
+    def _replay(self) -> None:
+        """Bring a new process to the current step. Raise EnvFailed if its observation differs."""
         if self._observation is None:
             return
         self._send(("reset", self._seed))
@@ -229,7 +230,7 @@ class WorkerEnv:
             pickle.dump(message, self._process.stdin, pickle.HIGHEST_PROTOCOL)
             self._process.stdin.flush()
         except OSError:
-            raise _Died(self._last_words()) from None
+            raise _Died(self._exit_reason()) from None
 
     def _receive(self) -> Any:
         assert self._process.stdout is not None
@@ -238,23 +239,23 @@ class WorkerEnv:
         try:
             kind, content = pickle.load(self._process.stdout)
         except (EOFError, OSError, pickle.UnpicklingError):
-            raise _Died(self._last_words()) from None
+            raise _Died(self._exit_reason()) from None
         if kind == "invalid":
             raise InvalidInput(content)
         if kind == "error":
             raise EnvFailed(f"the environment's process failed: {content}")
         return content
 
-    def _last_words(self) -> str:
+    def _exit_reason(self) -> str:
         code = self._process.wait()
         return signal.strsignal(-code) or f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ends the process; without an input it ends by itself."""
+    """End the process: it exits by itself once its input is closed."""
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            with contextlib.suppress(OSError):  # what it did not live to read
+            with contextlib.suppress(OSError):  # unread input of a process that died
                 pipe.close()
     try:
         process.wait(SECONDS_TO_CLOSE)
@@ -264,11 +265,11 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def serve() -> None:
-    """The other end: makes the env, then answers calls until the pipe closes."""
+    """The worker process: make the env, then answer calls until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     calls = os.fdopen(os.dup(0), "rb")
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a simulator prints must not mix with the answers
+    os.dup2(2, 1)  # what a simulator prints must not mix with the answers
 
     def answer(kind: str, content: Any) -> None:
         pickle.dump((kind, content), answers, pickle.HIGHEST_PROTOCOL)
@@ -294,7 +295,7 @@ def serve() -> None:
     except EOFError:
         pass
     except BrokenPipeError:
-        # Nobody waits for the answer; what is left of it must not fail again at exit.
+        # Nobody waits for the answer; flushing the rest of it at exit must not fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), answers.fileno())
     if env is not None:
         env.close()

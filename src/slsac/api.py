@@ -133,7 +133,7 @@ class Agent:
                 display=self._display,
             )
         # Written first: whoever picks the run up after a crash finds where it was going.
-        self.config = self._trainer.config = config
+        self.config = self._trainer.session.config = config
         config_file.write(self.config, self.run, self.spec, config_file.read(self.run)[2])
         try:
             self._trainer.advance(config.steps)

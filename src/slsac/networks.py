@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -45,6 +45,18 @@ class MLP(eqx.Module):
         for weight, bias in zip(self.weights[:-1], self.biases[:-1], strict=True):
             x = activate(x @ weight + bias)
         return x @ self.weights[-1] + self.biases[-1]
+
+
+class Normaliser(NamedTuple):
+    """Maps observations to what the networks see; follows the training episodes, is not learned."""
+
+    mean: jax.Array
+    deviation: jax.Array
+
+
+def normalise(observation: Any, mean: Any, deviation: Any, bound: float) -> Any:
+    """Zero mean, unit deviation, entries within +-bound; for numpy and JAX arrays alike."""
+    return ((observation - mean) / deviation).clip(-bound, bound)
 
 
 def stack(make: Callable[[jax.Array], Module], key: jax.Array, members: int) -> Module:

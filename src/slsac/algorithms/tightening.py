@@ -11,6 +11,9 @@ share of whatever limit the multiplier enforces is taken away.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -69,11 +72,18 @@ class Tightening:
         predicted = np.asarray(self._quantiles(critic, *first), dtype=np.float64)
         if self._floor is not None:
             predicted = np.maximum(predicted, self._floor)
-        self.restore([*self.rows, [self._cost, *predicted.tolist()]][-self._window :])
+        self._measure([*self.rows, [self._cost, *predicted.tolist()]][-self._window :])
 
-    def restore(self, rows: list[list[float]]) -> None:
-        """Goes on from the episodes of a checkpoint."""
-        self.rows, self._first = rows, None
+    def facts(self) -> dict[str, Any]:
+        return {"tightening": self.rows}
+
+    def restore(self, facts: Mapping[str, Any]) -> None:
+        self._first = None
+        self._measure(facts.get("tightening", []))  # the oldest checkpoints hold none
+
+    def _measure(self, rows: list[list[float]]) -> None:
+        """Takes over a window of episodes and the margin that follows from it."""
+        self.rows = rows
         if len(rows) < self._window:
             self.quantile_error, self.share = None, 0.0
             return

@@ -1,8 +1,6 @@
-"""The run's records: append-only JSON lines, and TensorBoard. Write-only: nothing in training
-reads them back.
+"""The logs of a run: append-only JSON lines, and TensorBoard.
 
-``progress.jsonl`` and ``episodes.jsonl`` hold no wall-clock figure, so that a resumed run ends
-with the same bytes as an undisturbed one; times are in ``timing.jsonl``.
+Write-only: nothing in training reads them back.
 """
 
 from __future__ import annotations
@@ -15,9 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from slsac.errors import RunDamaged
-
-EXACT = ("progress", "episodes", "evaluations")
-"""Logs that are cut back to the checkpoint on resume."""
+from slsac.runs.layout import EXACT_LOGS, LOGS, TENSORBOARD, TIMING
 
 
 class RunLog:
@@ -28,13 +24,13 @@ class RunLog:
 
     def begin(self) -> None:
         """Makes empty logs, so that a run has all its files from the first step on."""
-        for name in (*EXACT, "timing"):
-            self._path(name).write_bytes(b"")
+        for name in LOGS:
+            (self._run / name).write_bytes(b"")
 
     def rewind(self, offsets: Mapping[str, int]) -> None:
         """Cuts the exact logs back to where they were when the checkpoint was written."""
-        for name in EXACT:
-            path, offset = self._path(name), offsets[name]
+        for name in EXACT_LOGS:
+            path, offset = self._run / name, offsets[_key(name)]
             path.touch()
             if path.stat().st_size < offset:
                 raise RunDamaged(
@@ -43,23 +39,23 @@ class RunLog:
                 )
             os.truncate(path, offset)
         # Times are kept as they are, but for a line that was torn.
-        timing = self._path("timing")
+        timing = self._run / TIMING
         timing.touch()
         os.truncate(timing, timing.read_bytes().rfind(b"\n") + 1)
 
     def offsets(self) -> dict[str, int]:
         """Length in bytes of the exact logs, for the checkpoint; they are on the disk by then."""
         lengths = {}
-        for name in EXACT:
-            with open(self._path(name), "ab") as file:
+        for name in EXACT_LOGS:
+            with open(self._run / name, "ab") as file:
                 os.fsync(file.fileno())
-                lengths[name] = file.tell()
+                lengths[_key(name)] = file.tell()
         return lengths
 
     def write(self, name: str, record: Mapping[str, Any]) -> None:
-        """Appends one line to ``name``.jsonl."""
+        """Appends one line to the log ``name``."""
         # Opened for each line: lines are rare, and there is nothing to close when a run dies.
-        with open(self._path(name), "ab") as file:
+        with open(self._run / name, "ab") as file:
             file.write(json.dumps(record).encode() + b"\n")
 
     def scalars(self, record: Mapping[str, Any], step: int) -> None:
@@ -71,7 +67,7 @@ class RunLog:
                 self._tensorboard_wanted = False
                 return
             # What an interrupted process logged after the checkpoint is hidden by the purge.
-            self._tensorboard = SummaryWriter(str(self._run / "tensorboard"), purge_step=step)
+            self._tensorboard = SummaryWriter(str(self._run / TENSORBOARD), purge_step=step)
         if self._tensorboard is not None:
             for name, value in record.items():
                 if isinstance(value, (int, float)):
@@ -84,8 +80,10 @@ class RunLog:
                 self._tensorboard.close()
             self._tensorboard = None
 
-    def _path(self, name: str) -> Path:
-        return self._run / f"{name}.jsonl"
+
+def _key(name: str) -> str:
+    """The name under which a checkpoint keeps a log's length."""
+    return name.removesuffix(".jsonl")
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

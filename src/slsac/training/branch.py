@@ -1,8 +1,8 @@
 """Runs that share their beginning: `slsac train --from RUN`.
 
 Until its rest is over the multiplier does not move, so runs that differ in its rule or signal alone
-are the same run up to there. A branch takes those steps from a run that has made them, and goes on
-to the same bytes as a run that makes them itself.
+are the same run up to there. A branch takes those steps from a run that has made them, and ends
+with the same bytes as a run that makes them itself.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from slsac.config import Config, OffPolicyConfig
 from slsac.config.overrides import differing
 from slsac.display import Display
 from slsac.errors import InvalidInput
-from slsac.runs import checkpoint, config_file, provenance, tensors
-from slsac.runs.log import EXACT, read_lines
+from slsac.runs import checkpoint, config_file, provenance
+from slsac.runs.layout import CHECKPOINTS, EXACT_LOGS, POLICY, PROGRESS, REPLAY, TIMING
+from slsac.runs.log import read_lines
 from slsac.runs.steps import reached_step
+from slsac.runs.tensors import save_arrays
 from slsac.training import launch
-from slsac.training.off_policy import Trainer
+from slsac.training.off_policy import OffPolicyTrainer
 from slsac.training.replay import copy_sparsely
 
 FREE = (
@@ -45,11 +47,11 @@ def start(
     overwrite: bool = False,
     inexact: bool = False,
     display: Display | None = None,
-) -> Trainer:
+) -> OffPolicyTrainer:
     """A trainer in a new run directory, at the end of what it shares with ``source``.
 
     Args:
-        inexact: go on although versions or cores have changed, so that bits will differ.
+        inexact: continue although versions or cores have changed, so that bits will differ.
     """
     theirs, spec, recorded = config_file.read(source)
     if run.resolve() == source.resolve():
@@ -63,7 +65,7 @@ def start(
     if changed and not inexact:
         raise InvalidInput(
             f"--from {source} cannot be continued exactly here ({'; '.join(changed)}); pass "
-            "--inexact to go on all the same"
+            "--inexact to continue all the same"
         )
     shared = _shared_checkpoint(config, theirs, source)
     begun = multipliers.of_run(config, spec.horizon).init()
@@ -75,17 +77,17 @@ def start(
     launch.tried_env(config.env, config)[0].close()
     lock = launch.claim(run)
     try:
-        shutil.copytree(source / "replay", run / "replay", copy_function=copy_sparsely)
+        shutil.copytree(source / REPLAY, run / REPLAY, copy_function=copy_sparsely)
         facts = {**shared.facts, "multiplier": begun}
         facts["log_offsets"] = _copy_logs(source, run, shared.facts, config.multiplier.signal)
-        checkpoint.write(run / "checkpoints", shared.path.name, shared.tensors, facts)
-        tensors.save_arrays(run / "policy.safetensors", _part(shared.tensors, "policy"))
+        checkpoint.write(run / CHECKPOINTS, shared.path.name, shared.tensors, facts)
+        save_arrays(run / POLICY, _part(shared.tensors, "policy"))
         origin = {"algo": theirs.algo, "steps": facts["step"], "commit": recorded.get("commit")}
         config_file.write(config, run, spec, {**recorded, "branched_from": origin})
     finally:
         lock.release()
     trainer = launch.resume(run, inexact=inexact, display=display)
-    assert isinstance(trainer, Trainer)
+    assert isinstance(trainer, OffPolicyTrainer)
     return trainer
 
 
@@ -109,11 +111,10 @@ def _require_alike(config: Config, theirs: Config, source: Path) -> None:
             f"--from {source} has another beginning: {said}; only steps and how the multiplier "
             "moves may differ"
         )
-    for one in (config, theirs):
-        if one.multiplier.signal not in SIGNALS:
+    for signal in (config.multiplier.signal, theirs.multiplier.signal):
+        if signal not in SIGNALS:
             raise InvalidInput(
-                f"multiplier.signal is {one.multiplier.signal}; with --from it must be one of "
-                f"{', '.join(SIGNALS)}"
+                f"multiplier.signal is {signal}; with --from it must be one of {', '.join(SIGNALS)}"
             )
 
 
@@ -123,14 +124,14 @@ def _shared_checkpoint(
     """The last one before the multiplier moves in either run."""
     assert isinstance(theirs, OffPolicyConfig)
     rest = min(config.multiplier_warmup_steps, theirs.multiplier_warmup_steps, config.steps)
-    folder = source / "checkpoints"
+    folder = source / CHECKPOINTS
     names = [name for name in checkpoint.step_names(folder) if checkpoint.step_of(name) <= rest]
     if not names or checkpoint.step_of(names[-1]) == 0:
         raise InvalidInput(
             f"--from {source} keeps no checkpoint between step 0 and step {rest:,}, where the "
             "multiplier begins to move"
         )
-    if not (source / "replay").is_dir():
+    if not (source / REPLAY).is_dir():
         raise InvalidInput(f"--from {source} has no replay; a recorded run cannot be branched off")
     if reached_step(source) > theirs.replay_capacity:
         raise InvalidInput(
@@ -146,15 +147,15 @@ def _shared_checkpoint(
 def _copy_logs(source: Path, run: Path, facts: dict[str, Any], signal: str) -> dict[str, int]:
     """Copies the logs up to the checkpoint; the signal becomes what it would have been here."""
     step, offsets, lengths = facts["step"], facts["log_offsets"], {}
-    for name in EXACT:
-        file = f"{name}.jsonl"
+    for file in EXACT_LOGS:
+        name = file.removesuffix(".jsonl")
         data = (source / file).read_bytes()[: offsets[name]]
-        if name == "progress":
+        if file == PROGRESS:
             lines: list[dict[str, Any]] = [json.loads(line) for line in data.splitlines()]
             lines = [line | {"signal": line[SIGNALS[signal]]} for line in lines]
             data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
         (run / file).write_bytes(data)
         lengths[name] = len(data)
-    times = [line for line in read_lines(source / "timing.jsonl") if line["step"] <= step]
-    (run / "timing.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in times))
+    times = [line for line in read_lines(source / TIMING) if line["step"] <= step]
+    (run / TIMING).write_text("".join(f"{json.dumps(line)}\n" for line in times))
     return lengths

@@ -1,6 +1,6 @@
-"""What a run remembers of the training episodes it has finished: what its multiplier goes by.
+"""Training episodes: the one that is being played, and the last ones that have finished.
 
-It stands apart from the logs, which are written and never asked.
+The multiplier is driven by these. They stand apart from the logs, which are written and never read.
 """
 
 from __future__ import annotations
@@ -8,7 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from slsac.types import Episode
+from slsac.types import Episode, Step
+
+
+class RunningEpisode:
+    """Sums over the steps of the episode that is being played."""
+
+    def __init__(self) -> None:
+        self.total_return = self.cost = 0.0
+        self.length = 0
+
+    def add(self, step: Step) -> None:
+        self.total_return += step.reward
+        self.cost += step.cost
+        self.length += 1
+
+    def finished(self, last: Step) -> Episode:
+        """The whole episode, after its last step."""
+        return Episode(self.total_return, self.cost, self.length, last.facts or {}, last.truncated)
 
 
 class Episodes:
@@ -30,6 +47,5 @@ class Episodes:
         return {"episode": self.count, "window": self.costs, "window_lengths": self.lengths}
 
     def restore(self, facts: Mapping[str, Any]) -> None:
-        """Goes on from what a checkpoint holds; older ones hold no lengths."""
         self.count, self.costs = facts["episode"], facts["window"]
-        self.lengths = facts.get("window_lengths", [])
+        self.lengths = facts.get("window_lengths", [])  # the oldest checkpoints hold none

@@ -18,24 +18,35 @@ from slsac.runs import config_file, provenance
 from slsac.runs.layout import ABOUT_POLICY, CONFIG, FOLDERS, LOGS, MARKER, POLICY
 from slsac.runs.lock import RunLock
 from slsac.runs.steps import reached_step
-from slsac.training.journal import Records
-from slsac.training.off_policy import Trainer as OffPolicyTrainer
-from slsac.training.on_policy import Trainer as OnPolicyTrainer
+from slsac.training.off_policy import OffPolicyTrainer
+from slsac.training.on_policy import OnPolicyTrainer
 from slsac.training.on_policy import check as check_on_policy
+from slsac.training.session import Session
 from slsac.types import EnvSpec, SafeEnv
 
 
 class Trainer(Protocol):
     """A run in progress, whichever way it learns: what the command line and `Agent` work with."""
 
-    run: Path
-    spec: EnvSpec
-    step: int
-    config: Any
-    """An `OffPolicyConfig` or an `OnPolicyConfig`; `Agent.learn` gives it more steps."""
-    state: Any
-    """All that is learned; ``state.policy`` is what `load_policy` gives."""
-    records: Records
+    session: Session
+    """Where the run stands, its config and its files."""
+
+    @property
+    def config(self) -> Any:
+        """An `OffPolicyConfig` or an `OnPolicyConfig`."""
+
+    @property
+    def run(self) -> Path: ...
+
+    @property
+    def spec(self) -> EnvSpec: ...
+
+    @property
+    def step(self) -> int: ...
+
+    @property
+    def state(self) -> Any:
+        """All that is learned; ``state.policy`` is what `slsac.runs.policy.load` gives."""
 
     @property
     def agent(self) -> Any:
@@ -55,26 +66,26 @@ class Trainer(Protocol):
         """Writes the present state, to predict with."""
 
     def save_checkpoint(self) -> None:
-        """Writes a checkpoint to go on from exactly."""
+        """Writes a checkpoint to continue from exactly."""
 
     def load_checkpoint(self) -> None:
-        """Goes back to the newest readable checkpoint, logs included."""
+        """Returns to the newest readable checkpoint, logs included."""
 
     def close(self) -> None:
         """Gives up the run directory and the environments."""
 
 
-class Learner(NamedTuple):
-    """What a kind of config is trained by."""
+class Kind(NamedTuple):
+    """How runs of one kind of config are trained."""
 
     trainer: Callable[..., Trainer]
     check: Callable[[Any, EnvSpec, Copies], None]
-    """An error where the config does not suit the task."""
+    """Raises InvalidInput where the config does not suit the task."""
 
 
-LEARNERS: dict[type, Learner] = {
-    OffPolicyConfig: Learner(OffPolicyTrainer, lambda config, spec, copies: None),
-    OnPolicyConfig: Learner(OnPolicyTrainer, check_on_policy),
+KINDS: dict[type, Kind] = {
+    OffPolicyConfig: Kind(OffPolicyTrainer, lambda config, spec, copies: None),
+    OnPolicyConfig: Kind(OnPolicyTrainer, check_on_policy),
 }
 
 
@@ -96,17 +107,17 @@ def start(
     require_free(run, overwrite=overwrite)
     # Tried before anything is written or deleted: a bad env or config must not cost an old run.
     source = config.env if env is None else env
-    made, copies = tried_env(source, config)
+    training_env, copies = tried_env(source, config)
     with contextlib.ExitStack() as opened:
-        _close_after(opened, made, source)
+        _close_after(opened, training_env, source)
         lock = claim(run)
         opened.callback(lock.release)
-        trainer = LEARNERS[type(config)].trainer(
-            config, run, made, copies, display or Silent(), lock, new=True
+        trainer = KINDS[type(config)].trainer(
+            config, run, training_env, copies, display or Silent(), lock, new=True
         )
         opened.pop_all()
         opened.callback(trainer.close)
-        trainer.records.log.begin()
+        trainer.session.journal.log.begin()
         trainer.save_checkpoint()
         config_file.write(config, run, trainer.spec, provenance.describe(together))
         opened.pop_all()
@@ -114,27 +125,27 @@ def start(
 
 
 def tried_env(env: Any, config: Config) -> tuple[SafeEnv, Copies]:
-    """The env after a reset and a step, and how to make others; an error if any of it fails."""
+    """The env after a reset and a step, and how to make others; raises if any of it fails."""
     source = env_source(env, config)
-    made = make_env(source)
+    tried = make_env(source)
     with contextlib.ExitStack() as opened:
-        _close_after(opened, made, source)
+        _close_after(opened, tried, source)
         try:
             with env_failures():
-                made.reset(0)
-                made.step(np.zeros(made.spec.action_size, np.float32))
+                tried.reset(0)
+                tried.step(np.zeros(tried.spec.action_size, np.float32))
         except EnvFailed as error:
             raise EnvFailed(f"the environment failed in its first step: {error}") from error
         copies = copies_of(source)
-        LEARNERS[type(config)].check(config, made.spec, copies)
+        KINDS[type(config)].check(config, tried.spec, copies)
         opened.pop_all()
-    return made, copies
+    return tried, copies
 
 
-def _close_after(opened: contextlib.ExitStack, made: SafeEnv, source: Any) -> None:
+def _close_after(opened: contextlib.ExitStack, env: SafeEnv, source: Any) -> None:
     """Has a failed start close the env that it made; one that it was given stays open."""
     if isinstance(source, str) or is_factory(source):
-        opened.callback(made.close)
+        opened.callback(env.close)
 
 
 def claim(run: Path) -> RunLock:
@@ -187,11 +198,11 @@ def resume(
     inexact: bool = False,
     display: Display | None = None,
 ) -> Trainer:
-    """A trainer at the newest checkpoint of ``run``, ready to repeat and go on from there.
+    """A trainer at the newest checkpoint of ``run``, ready to continue exactly from there.
 
     Args:
         steps: a new total number of steps.
-        inexact: go on although versions or cores have changed, so that bits will differ.
+        inexact: continue although versions or cores have changed, so that bits will differ.
     """
     config, spec, recorded = config_file.read(run)
     now = provenance.describe()
@@ -199,24 +210,26 @@ def resume(
     if changed and not inexact:
         raise InvalidInput(
             f"run {str(run)!r} cannot be repeated exactly here ({'; '.join(changed)}); "
-            "pass --inexact (inexact=True) to go on all the same"
+            "pass --inexact (inexact=True) to continue all the same"
         )
     if steps is not None:
         config = config_file.with_steps(config, steps, begun=reached_step(run) > 0)
     source = env_source(config.env if env is None else env, config)
-    made, learner = make_env(source), LEARNERS[type(config)]
+    training_env, kind = make_env(source), KINDS[type(config)]
     with contextlib.ExitStack() as opened:
-        _close_after(opened, made, source)
-        config_file.require_same_task(made.spec, spec)
+        _close_after(opened, training_env, source)
+        config_file.require_same_task(training_env.spec, spec)
         copies = copies_of(source)
-        learner.check(config, made.spec, copies)
+        kind.check(config, training_env.spec, copies)
         lock = RunLock(run)
         opened.callback(lock.release)
-        trainer = learner.trainer(config, run, made, copies, display or Silent(), lock, new=False)
+        trainer = kind.trainer(
+            config, run, training_env, copies, display or Silent(), lock, new=False
+        )
         opened.pop_all()
         opened.callback(trainer.close)
         trainer.load_checkpoint()
-        facts = {**now, "before_resume": recorded} if changed else recorded
-        config_file.write(config, run, trainer.spec, facts)
+        origin = {**now, "before_resume": recorded} if changed else recorded
+        config_file.write(config, run, trainer.spec, origin)
         opened.pop_all()
     return trainer

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+from slsac.networks import normalise
 
 VARIANCE_FLOOR = 1e-8
 """Added to the variance: an entry that has not moved yet must not divide by zero."""
@@ -33,17 +36,18 @@ class RunningMoments:
 
     def normalise(self, rows: np.ndarray, bound: float) -> np.ndarray:
         """Zero mean, unit deviation, entries within +-bound; float32."""
-        scaled = (rows - self.mean) / self.deviation
-        return np.minimum(np.maximum(scaled, -bound), bound).astype(np.float32)
+        return normalise(rows, self.mean, self.deviation, bound).astype(np.float32)
 
     def facts(self) -> dict[str, Any]:
-        return {
+        moments = {
             "count": self.count,
             "mean": self.mean.tolist(),
             "squares": self._squares.tolist(),
         }
+        return {"moments": moments}
 
-    def restore(self, facts: dict[str, Any]) -> None:
-        self.count = facts["count"]
-        self.mean = np.array(facts["mean"])
-        self._squares = np.array(facts["squares"])
+    def restore(self, facts: Mapping[str, Any]) -> None:
+        moments = facts["moments"]
+        self.count = moments["count"]
+        self.mean = np.array(moments["mean"])
+        self._squares = np.array(moments["squares"])

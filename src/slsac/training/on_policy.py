@@ -1,39 +1,39 @@
 """The on-policy training loop in full view.
 
-One call of `Trainer.take_step` is one step of every environment; a full epoch is learned from in
-one call. Epochs begin with fresh episodes whose resets are seeded from (seed, number), so a
-checkpoint, which falls between epochs, needs no simulator state and resume is exact.
+Follow `OnPolicyTrainer.advance`: one step of every environment at a time, and a full epoch is
+learned from in one call. Epochs begin with fresh episodes whose resets are seeded from (seed,
+number). So a checkpoint, which falls between epochs, needs no simulator state and resume is exact.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from slsac.algorithms import multiplier as multipliers
 from slsac.algorithms.on_policy import agent as agents
-from slsac.algorithms.on_policy.policy import Normaliser
+from slsac.algorithms.on_policy.critics import Constraint
 from slsac.config import OnPolicyConfig
 from slsac.display import Display
 from slsac.envs import Copies, vector
 from slsac.errors import InvalidInput
-from slsac.networks import row_by_row
+from slsac.networks import Normaliser, row_by_row
 from slsac.runs.lock import RunLock
 from slsac.seeds import Branch, episode_seed
 from slsac.stats.summary import Evaluation
-from slsac.training.episodes import Episodes
-from slsac.training.journal import Records
 from slsac.training.moments import RunningMoments
 from slsac.training.rollout import Collector, normaliser
+from slsac.training.session import Session
 from slsac.types import EnvSpec, Episode, SafeEnv
 
 
 def check(config: OnPolicyConfig, spec: EnvSpec, copies: Copies) -> None:
-    """An error where ``config`` does not suit the task."""
+    """Raise InvalidInput where ``config`` does not suit the task."""
     if config.steps_per_epoch < config.num_envs * spec.horizon:
         # Otherwise no episode may ever end within an epoch, and no cost would be known.
         raise InvalidInput(
@@ -44,7 +44,24 @@ def check(config: OnPolicyConfig, spec: EnvSpec, copies: Copies) -> None:
         vector.sendable(copies.training, config.worker_processes)
 
 
-class Trainer:
+class Resets:
+    """The seed of each episode, in the order in which they begin; part of a checkpoint."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed, self._count = seed, 0
+
+    def next_seed(self) -> int:
+        self._count += 1
+        return episode_seed(self._seed, Branch.TRAINING, self._count - 1)
+
+    def facts(self) -> dict[str, Any]:
+        return {"resets": self._count}
+
+    def restore(self, facts: Mapping[str, Any]) -> None:
+        self._count = facts["resets"]
+
+
+class OnPolicyTrainer:
     """A run in progress: the agent, its environments, and everything a checkpoint must hold."""
 
     def __init__(
@@ -63,43 +80,54 @@ class Trainer:
         Args:
             new: not read here; a run of this kind has no replay to make or to find.
         """
-        self.config, self.run, self.display = config, run, display
-        self.spec = env.spec
-        length = config.steps_per_epoch // config.num_envs
-        self.episodes = Episodes(config.multiplier.window)
-        self.records = Records(config, run, copies.evaluation, display, self.episodes)
-        self.lock = lock
-        """Held while the run directory is in use."""
-
-        self.agent = agents.build(config, self.spec)
-        self.multiplier = multipliers.of_run(config, self.spec.horizon)
+        self.session = Session(config, run, env.spec, copies, display, lock)
+        self.agent = agents.build(config, env.spec)
         init_key, self._action_key = jax.random.split(jax.random.PRNGKey(config.seed))
         self._update = jax.jit(self.agent.update)
         self._predict = jax.jit(row_by_row(self.agent.predict))
-        noise_shape = (length, config.num_envs, self.spec.action_size)
+        length = config.steps_per_epoch // config.num_envs
+        noise_shape = (length, config.num_envs, env.spec.action_size)
         self._draw_noise = jax.jit(
             lambda key, epoch: jax.random.normal(jax.random.fold_in(key, epoch), noise_shape)
         )
         self.state = jax.jit(self.agent.init)(init_key)
-        self.multiplier_state = self.multiplier.init()
         if config.policy_update == "trust-region":
-            self.multiplier_state = multipliers.MultiplierState(0.0)
-        self.step = self.updates = self._resets = self._checkpoint_step = 0
-        self._moments = (
-            RunningMoments(self.spec.observation_size) if config.normalise_observations else None
-        )
+            self.session.lagrangian.adopt(0.0)
+        resets = Resets(config.seed)
+        self.session.keep(resets)
+        self._moments: RunningMoments | None = None
+        if config.normalise_observations:
+            self._moments = RunningMoments(env.spec.observation_size)
+            self.session.keep(self._moments)
         self._envs = vector.build(env, copies.training, config.num_envs, config.worker_processes)
         self._collector = Collector(
             self._envs,
-            self.spec,
+            env.spec,
             config.num_envs,
             length,
             normaliser(self._moments, config.observation_clip),
-            self._next_seed,
-            self.records.check_step,
+            resets.next_seed,
+            self._check_step,
             self._end_episode,
         )
         self._playing = False
+
+    @property
+    def config(self) -> OnPolicyConfig:
+        return cast(OnPolicyConfig, self.session.config)
+
+    @property
+    def run(self) -> Path:
+        return self.session.run
+
+    @property
+    def spec(self) -> EnvSpec:
+        return self.session.spec
+
+    @property
+    def step(self) -> int:
+        """Environment steps taken so far, over all environments."""
+        return self.session.clock.step
 
     @property
     def schedule(self) -> str:
@@ -114,31 +142,27 @@ class Trainer:
             return text
         return f"{text}, so nothing is learned in {config.steps:,} steps (--steps-per-epoch)"
 
-    @property
-    def cost_signal(self) -> float | None:
-        """What is held against the limit; None while no episode has finished."""
-        return self.multiplier.signal(self.episodes.costs, None)
-
     def advance(self, until: int) -> None:
         """Trains up to step ``until``, writing logs, evaluations and checkpoints on the way.
 
-        It stops within an epoch if need be, and goes on from there when called again.
+        It stops within an epoch if need be, and continues from there when called again.
         """
-        self.records.start_clock(self.step)
+        journal = self.session.journal
+        journal.start_clock(self.step)
         while self.step < until:
             if not self._playing:
                 self._begin_epoch()
             self.take_step()
-            self.display.tick(self.step)
+            self.session.display.tick(self.step)
             if self._collector.full:
                 self._end_epoch()
-                self.records.start_clock(self.step)
+                journal.start_clock(self.step)
         self._follow_observations()
 
     def _begin_epoch(self) -> None:
         # The policy acts through numpy: a call into JAX takes longer than this small network.
         gaussian = jax.tree.map(np.asarray, self.state.policy.gaussian)
-        noise = np.asarray(self._draw_noise(self._action_key, self.updates))
+        noise = np.asarray(self._draw_noise(self._action_key, self.session.clock.updates))
         noise = noise * np.exp(gaussian.log_std)
 
         def act(observation: np.ndarray) -> np.ndarray:
@@ -146,77 +170,80 @@ class Trainer:
             return mean + noise[self._collector.time]
 
         self._act = act
-        with self.records.env_failures_named(self.step):
+        with self.session.failures.of_env(self.step):
             self._collector.begin(self.step)
         self._playing = True
 
     def take_step(self) -> None:
         """One step of every environment."""
-        with self.records.env_failures_named(self.step):
-            self.step = self._collector.take_step(self._act, self.step)
+        with self.session.failures.of_env(self.step):
+            self.session.clock.step = self._collector.take_step(self._act, self.step)
+
+    def _check_step(self, step: int, observation: np.ndarray, reward: float, cost: float) -> None:
+        episode = self.session.episodes.count
+        self.session.failures.check_step(step, episode, observation, reward, cost)
 
     def _end_episode(self, step: int, episode: Episode) -> None:
-        self.episodes.add(episode)
-        self.records.end_episode(step, episode, self.spec.horizon)
+        self.session.episodes.add(episode)
+        self.session.journal.end_episode(step, episode, self.spec.horizon)
 
     def _end_epoch(self) -> None:
         self._playing = False
         self._learn()
         self._follow_observations()
-        evaluation_due = self.records.end_epoch(
-            self.step, self.cost_signal, self.multiplier.limit, self.multiplier_state.value, {}
+        lagrangian = self.session.lagrangian
+        evaluation_due = self.session.journal.end_epoch(
+            self.step,
+            signal=lagrangian.signal,
+            signal_limit=lagrangian.limit,
+            multiplier=lagrangian.value,
+            more={},
         )
         if evaluation_due:
             self.evaluate_now(self.config.evaluation_episodes, final=False)
-        if self.step - self._checkpoint_step >= self.config.checkpoint_every_steps:
+        if self.session.checkpoint_is_due:
             self.save_checkpoint()
 
     def _learn(self) -> None:
-        config, signal = self.config, self.cost_signal
+        config, lagrangian = self.config, self.session.lagrangian
         by_trust_region = config.policy_update == "trust-region"
-        if signal is not None and not by_trust_region:
-            self.multiplier_state = self.multiplier.update(self.multiplier_state, signal)
-        constraint = agents.Constraint(
-            jnp.float32(self.multiplier_state.value), jnp.float32(self._violation(signal))
-        )
+        if not by_trust_region:
+            lagrangian.move()
+        constraint = Constraint(jnp.float32(lagrangian.value), jnp.float32(self._violation()))
         done = (self.step - config.steps_per_epoch) / config.steps
         rate_scale = np.float32(max(0.0, 1.0 - done) if config.learning_rate_decays else 1.0)
         self.state, metrics, finite = self._update(
             self.state, self._collector.rollout, constraint, rate_scale
         )
-        self.updates += 1
+        self.session.clock.updates += 1
         broken = [name for name, ok in finite.items() if not ok]
-        if broken:
-            self.records.fail(f"not finite after step {self.step}: {', '.join(broken)}")
+        self.session.failures.check_update(self.step, broken)
         if by_trust_region:
-            found = float(metrics["constraint_multiplier"])
-            self.multiplier_state = multipliers.MultiplierState(found)
-        self.records.epoch.add(list(metrics), np.array([float(v) for v in metrics.values()]))
+            lagrangian.adopt(float(metrics["constraint_multiplier"]))
+        values = np.array([float(value) for value in metrics.values()])
+        self.session.journal.add_metrics(list(metrics), values)
 
-    def _violation(self, signal: float | None) -> float:
+    def _violation(self) -> float:
         """c of the trust region: cost above the limit, negative where there is slack."""
-        over = (0.0 if signal is None else signal) - self.multiplier.limit
+        signal = self.session.lagrangian.signal
+        excess = (0.0 if signal is None else signal) - self.session.lagrangian.limit
         if self.config.trust_region.violation_unit == "per-episode":
-            return over
-        lengths = self.episodes.lengths
-        return over / (float(np.mean(lengths)) if lengths else self.spec.horizon)
+            return excess
+        lengths = self.session.episodes.lengths
+        return excess / (float(np.mean(lengths)) if lengths else self.spec.horizon)
 
     def _follow_observations(self) -> None:
         """Gives the policy the moments of all observations so far."""
         if self._moments is not None:
-            known = Normaliser(
+            moments = Normaliser(
                 jnp.float32(self._moments.mean), jnp.float32(self._moments.deviation)
             )
-            policy = self.state.policy._replace(normaliser=known)
+            policy = self.state.policy._replace(normaliser=moments)
             self.state = self.state._replace(policy=policy)
 
-    def _next_seed(self) -> int:
-        self._resets += 1
-        return episode_seed(self.config.seed, Branch.TRAINING, self._resets - 1)
-
-    def evaluate_now(self, episodes: int, final: bool) -> Evaluation:
+    def evaluate_now(self, episodes: int, *, final: bool) -> Evaluation:
         """Deterministic episodes on environments of their own, written to evaluations.jsonl."""
-        return self.records.evaluate(self.step, self.predict, episodes, final)
+        return self.session.evaluate(self.predict, episodes, final=final)
 
     def predict(self, observation: np.ndarray) -> np.ndarray:
         """The deterministic action for one observation or a batch of them."""
@@ -230,31 +257,20 @@ class Trainer:
 
     def save_final(self) -> None:
         """Writes the present state, which may be in the middle of an epoch, to predict with."""
-        self.records.save_final(self.step, self.state, self.multiplier_state)
+        self.session.save_final(self.state)
 
     def save_checkpoint(self) -> None:
         """Writes a checkpoint; only between epochs."""
         assert not self._playing, "a checkpoint holds no simulator state"
-        facts = {
-            "updates": self.updates,
-            "resets": self._resets,
-            "multiplier": self.multiplier_state,
-            "moments": self._moments and self._moments.facts(),
-        }
-        self.records.save_checkpoint(self.step, self.state, facts)
-        self._checkpoint_step = self.step
+        self.session.save_checkpoint(self.state)
 
     def load_checkpoint(self) -> None:
-        """Goes back to the newest readable checkpoint, logs included."""
-        self.state, facts = self.records.load_checkpoint(self.state)
-        self.step, self.updates, self._resets = facts["step"], facts["updates"], facts["resets"]
-        self.multiplier_state = multipliers.restored(facts["multiplier"])
-        if self._moments is not None:
-            self._moments.restore(facts["moments"])
-        self._checkpoint_step = self.step
+        """Returns to the newest readable checkpoint, logs included."""
+        self.state = self.session.load_checkpoint(self.state)
         self._playing = False
 
     def close(self) -> None:
-        with contextlib.ExitStack() as closing:  # the others too where one fails
-            for close in (self.lock.release, self._envs.close, self.records.close):
-                closing.callback(close)
+        """Gives up the run directory and the environments."""
+        with contextlib.ExitStack() as closing:  # the other too where one fails
+            closing.callback(self.session.close)
+            closing.callback(self._envs.close)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ class Replay:
     @staticmethod
     def _require_file(path: Path, size: int) -> None:
         if not path.exists():
-            raise RunDamaged(f"{path} is missing; a run cannot go on without its replay")
+            raise RunDamaged(f"{path} is missing; a run cannot continue without its replay")
         if path.stat().st_size != size:
             raise RunDamaged(
                 f"{path} has {path.stat().st_size} bytes; this capacity and task need {size}"
@@ -139,17 +140,19 @@ class Replay:
         ):  # fmt: skip
             ring.flush()
 
-    def cursor(self) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """What a checkpoint must keep; the transitions themselves are already in the files."""
-        return {
+        cursor = {
             "added": self._added,
             "row": self._row,
             "cost_sums": self._cost_sums,
             "rng": self.rng.bit_generator.state,
         }
+        return {"replay": cursor}
 
-    def restore(self, cursor: dict[str, Any]) -> None:
-        """Goes back to a cursor taken between episodes."""
+    def restore(self, facts: Mapping[str, Any]) -> None:
+        """Returns to a cursor taken between episodes."""
+        cursor = facts["replay"]
         self._added, self._row = cursor["added"], cursor["row"]
         self._cost_sums = tuple(cursor["cost_sums"])
         self.rng.bit_generator.state = cursor["rng"]

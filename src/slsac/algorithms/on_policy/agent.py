@@ -1,7 +1,6 @@
 """The on-policy agent: a Gaussian policy and two value critics, composed into pure functions.
 
-`update` is a whole epoch's learning in one call. Follow `clipped` to read PPO-Lagrangian and
-`trust_region` to read CPO.
+`update` is a whole epoch's learning in one call: `ppo_lag.build` or `cpo.build` says how.
 """
 
 from __future__ import annotations
@@ -15,11 +14,12 @@ import optax
 
 from slsac.algorithms.on_policy import cpo, ppo_lag
 from slsac.algorithms.on_policy import policy as gaussian
-from slsac.algorithms.on_policy.policy import Gaussian, Policy
-from slsac.algorithms.on_policy.samples import Metrics, Samples, critic_loss, prepare, run_passes
-from slsac.algorithms.optimisers import build_optimiser, descend, finite_parts
+from slsac.algorithms.on_policy.critics import Constraint, Learned
+from slsac.algorithms.on_policy.policy import Policy
+from slsac.algorithms.on_policy.samples import Metrics, prepare
+from slsac.algorithms.optimisers import build_optimiser, finite_parts
 from slsac.config import OnPolicyConfig
-from slsac.networks import MLP
+from slsac.networks import MLP, normalise
 from slsac.types import EnvSpec, Rollout
 
 LEARNED = ("policy", "reward_critic", "cost_critic")
@@ -39,15 +39,6 @@ class AgentState(NamedTuple):
     updates: jax.Array
 
 
-class Constraint(NamedTuple):
-    """What an update must know of the cost limit; each kind of update reads one of them."""
-
-    multiplier: jax.Array
-    """lambda of the clipped update."""
-    violation: jax.Array
-    """c of the trust region, in the unit that its config names."""
-
-
 class OnPolicyAgent(NamedTuple):
     init: Callable[[jax.Array], AgentState]
     explore: Callable[[Any, jax.Array, jax.Array], jax.Array]
@@ -59,17 +50,6 @@ class OnPolicyAgent(NamedTuple):
     ]
     """(state, epoch, constraint, scale of the policy's learning rate) -> (state, metrics, which
     losses and parameters are finite)."""
-
-
-class Learned(NamedTuple):
-    """What changes from minibatch to minibatch."""
-
-    policy: Gaussian
-    reward_critic: MLP
-    cost_critic: MLP
-    policy_optimiser: optax.OptState
-    reward_optimiser: optax.OptState
-    cost_optimiser: optax.OptState
 
 
 def build(config: OnPolicyConfig, spec: EnvSpec) -> OnPolicyAgent:
@@ -106,7 +86,7 @@ def build(config: OnPolicyConfig, spec: EnvSpec) -> OnPolicyAgent:
     def seen(policy: Policy, observation: jax.Array) -> jax.Array:
         if not config.normalise_observations:
             return observation
-        return gaussian.normalise(policy.normaliser, observation, config.observation_clip)
+        return normalise(observation, *policy.normaliser, config.observation_clip)
 
     def predict(policy: Policy, observation: jax.Array) -> jax.Array:
         mean = gaussian.mean_action(policy.gaussian, seen(policy, observation))
@@ -117,91 +97,7 @@ def build(config: OnPolicyConfig, spec: EnvSpec) -> OnPolicyAgent:
         noise = jnp.exp(policy.gaussian.log_std) * jax.random.normal(key, mean.shape)
         return jnp.clip(mean + noise, -1.0, 1.0)
 
-    def update_critics(learned: Learned, batch: Samples) -> tuple[Learned, Metrics]:
-        reward_loss, gradient = jax.value_and_grad(critic_loss)(
-            learned.reward_critic,
-            batch.observation,
-            batch.reward_target,
-            config.reward_critic.weight_penalty,
-        )
-        reward_critic, reward_state = descend(
-            reward_optimiser, gradient, learned.reward_optimiser, learned.reward_critic
-        )
-        cost_loss, gradient = jax.value_and_grad(critic_loss)(
-            learned.cost_critic,
-            batch.observation,
-            batch.cost_target,
-            config.cost_critic.weight_penalty,
-        )
-        cost_critic, cost_state = descend(
-            cost_optimiser, gradient, learned.cost_optimiser, learned.cost_critic
-        )
-        learned = learned._replace(
-            reward_critic=reward_critic,
-            reward_optimiser=reward_state,
-            cost_critic=cost_critic,
-            cost_optimiser=cost_state,
-        )
-        return learned, {"reward_critic_loss": reward_loss, "cost_critic_loss": cost_loss}
-
-    def passes(
-        step: Callable[[Learned, Samples], tuple[Learned, Metrics]],
-        learned: Learned,
-        samples: Samples,
-        key: jax.Array,
-        drift: Callable[[Learned], jax.Array],
-    ) -> tuple[Learned, Metrics]:
-        return run_passes(
-            step,
-            learned,
-            samples,
-            passes=config.passes,
-            batch_size=config.batch_size,
-            key=key,
-            drift=drift,
-            maximum_drift=config.clipped.maximum_kl,
-        )
-
-    def clipped(
-        learned: Learned,
-        samples: Samples,
-        constraint: Constraint,
-        rate_scale: jax.Array,
-        key: jax.Array,
-    ) -> tuple[Learned, Metrics]:
-        """PPO: policy and critics together, minibatch by minibatch."""
-
-        def step(learned: Learned, batch: Samples) -> tuple[Learned, Metrics]:
-            learned, metrics = update_critics(learned, batch)
-            gradient, policy_metrics = jax.grad(ppo_lag.policy_loss, has_aux=True)(
-                learned.policy, batch, constraint.multiplier, config.clipped.ratio
-            )
-            policy, state = descend(
-                policy_optimiser, gradient, learned.policy_optimiser, learned.policy, rate_scale
-            )
-            learned = learned._replace(policy=policy, policy_optimiser=state)
-            return learned, metrics | policy_metrics
-
-        divergence = ppo_lag.mean_divergence(learned.policy.log_std, samples)
-        return passes(step, learned, samples, key, lambda now: divergence(now.policy))
-
-    def trust_region(
-        learned: Learned,
-        samples: Samples,
-        constraint: Constraint,
-        rate_scale: jax.Array,
-        key: jax.Array,
-    ) -> tuple[Learned, Metrics]:
-        """CPO: one step of the policy on the whole epoch, then the critics by minibatches."""
-        policy, policy_metrics = cpo.update_policy(
-            learned.policy, samples, constraint.violation, config.trust_region
-        )
-        learned, metrics = passes(
-            update_critics, learned, samples, key, lambda now: jnp.float32(0.0)
-        )
-        return learned._replace(policy=policy), metrics | policy_metrics
-
-    learn = {"clipped": clipped, "trust-region": trust_region}[config.policy_update]
+    learn = {"clipped": ppo_lag.build, "trust-region": cpo.build}[config.policy_update](config)
 
     def update(
         state: AgentState, rollout: Rollout, constraint: Constraint, rate_scale: jax.Array

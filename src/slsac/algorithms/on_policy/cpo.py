@@ -19,10 +19,12 @@ import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
+from slsac.algorithms.on_policy import critics
 from slsac.algorithms.on_policy import policy as gaussian
+from slsac.algorithms.on_policy.critics import Constraint, Learn, Learned
 from slsac.algorithms.on_policy.policy import Gaussian
-from slsac.algorithms.on_policy.samples import Metrics, Samples
-from slsac.config import TrustRegionConfig
+from slsac.algorithms.on_policy.samples import Metrics, Samples, run_passes
+from slsac.config import OnPolicyConfig, TrustRegionConfig
 
 RECOVERY, RECOVERABLE, PARTLY_FEASIBLE, FEASIBLE, NO_COST_GRADIENT = range(5)
 """Nothing in the trust region is safe; some of it is, not the present policy; the present policy is
@@ -73,8 +75,9 @@ def fisher_product(
     flat, unravel = ravel_pytree(policy)
 
     def moments(parameters: jax.Array) -> tuple[jax.Array, jax.Array]:
-        found = unravel(parameters)
-        return gaussian.mean_action(found, observation), found.log_std
+        gaussian_policy = unravel(parameters)
+        mean = gaussian.mean_action(gaussian_policy, observation)
+        return mean, gaussian_policy.log_std
 
     _, transposed = jax.vjp(moments, flat)
     precision = jnp.exp(-2.0 * policy.log_std)
@@ -139,7 +142,7 @@ def solve(q: jax.Array, r: jax.Array, s: jax.Array, c: jax.Array, maximum_kl: fl
     )
 
 
-class Trial(NamedTuple):
+class ShortenedStep(NamedTuple):
     """What a shortened step does, measured on the epoch's steps."""
 
     reward_gain: jax.Array
@@ -147,7 +150,9 @@ class Trial(NamedTuple):
     kl: jax.Array
 
 
-def acceptable(trial: Trial, case: jax.Array, violation: jax.Array, maximum_kl: float) -> jax.Array:
+def acceptable(
+    trial: ShortenedStep, case: jax.Array, violation: jax.Array, maximum_kl: float
+) -> jax.Array:
     """Within the trust region, no dearer than the slack allows, and of use.
 
     Reward may fall while the policy is not safe; cost may not rise then.
@@ -159,7 +164,7 @@ def acceptable(trial: Trial, case: jax.Array, violation: jax.Array, maximum_kl: 
 
 
 def line_search(
-    attempt: Callable[[jax.Array], Trial],
+    attempt: Callable[[jax.Array], ShortenedStep],
     case: jax.Array,
     violation: jax.Array,
     config: TrustRegionConfig,
@@ -197,20 +202,20 @@ def update_policy(
     over_actions = {"sum": jnp.sum, "mean": jnp.mean}[config.kl_over_actions]
 
     def surrogate(parameters: jax.Array, advantage: jax.Array) -> jax.Array:
-        found = unravel(parameters)
-        mean = gaussian.mean_action(found, samples.observation)
-        log_ratio = gaussian.log_prob(samples.action, mean, found.log_std) - samples.log_prob
+        moved = unravel(parameters)
+        mean = gaussian.mean_action(moved, samples.observation)
+        log_ratio = gaussian.log_prob(samples.action, mean, moved.log_std) - samples.log_prob
         return jnp.mean(jnp.exp(log_ratio) * advantage)
 
-    def attempt_from(step: jax.Array) -> Callable[[jax.Array], Trial]:
-        def attempt(share: jax.Array) -> Trial:
-            found = unravel(start + share * step)
-            mean = gaussian.mean_action(found, samples.observation)
+    def attempt_from(step: jax.Array) -> Callable[[jax.Array], ShortenedStep]:
+        def attempt(share: jax.Array) -> ShortenedStep:
+            moved = unravel(start + share * step)
+            mean = gaussian.mean_action(moved, samples.observation)
             ratio = jnp.exp(
-                gaussian.log_prob(samples.action, mean, found.log_std) - samples.log_prob
+                gaussian.log_prob(samples.action, mean, moved.log_std) - samples.log_prob
             )
-            divergence = gaussian.divergence(samples.mean, policy.log_std, mean, found.log_std)
-            return Trial(
+            divergence = gaussian.divergence(samples.mean, policy.log_std, mean, moved.log_std)
+            return ShortenedStep(
                 jnp.mean((ratio - 1.0) * samples.reward_advantage),
                 jnp.mean((ratio - 1.0) * samples.cost_advantage),
                 jnp.mean(over_actions(divergence, axis=-1)),
@@ -252,3 +257,32 @@ def update_policy(
         "cost_surrogate_change": trial.cost_change,
         "kl": trial.kl,
     }
+
+
+def build(config: OnPolicyConfig) -> Learn:
+    """One step of the policy on the whole epoch, then the critics by minibatches."""
+    update_critics = critics.build(config)
+
+    def learn(
+        learned: Learned,
+        samples: Samples,
+        constraint: Constraint,
+        rate_scale: jax.Array,
+        key: jax.Array,
+    ) -> tuple[Learned, Metrics]:
+        policy, policy_metrics = update_policy(
+            learned.policy, samples, constraint.violation, config.trust_region
+        )
+        learned, metrics = run_passes(
+            update_critics,
+            learned,
+            samples,
+            passes=config.passes,
+            batch_size=config.batch_size,
+            key=key,
+            drift=lambda now: jnp.float32(0.0),
+            maximum_drift=config.clipped.maximum_kl,
+        )
+        return learned._replace(policy=policy), metrics | policy_metrics
+
+    return learn

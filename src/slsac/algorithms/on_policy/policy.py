@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from slsac.networks import MLP
+from slsac.networks import MLP, Normaliser
 
 
 class Gaussian(NamedTuple):
@@ -20,13 +20,6 @@ class Gaussian(NamedTuple):
 
     network: MLP
     log_std: jax.Array
-
-
-class Normaliser(NamedTuple):
-    """Maps observations to what the networks see; follows the training episodes, is not learned."""
-
-    mean: jax.Array
-    deviation: jax.Array
 
 
 class Policy(NamedTuple):
@@ -48,11 +41,6 @@ def init(
         ),
         Normaliser(jnp.zeros(observation_size), jnp.ones(observation_size)),
     )
-
-
-def normalise(normaliser: Normaliser, observation: jax.Array, bound: float) -> jax.Array:
-    """Zero mean, unit deviation, entries within +-bound."""
-    return jnp.clip((observation - normaliser.mean) / normaliser.deviation, -bound, bound)
 
 
 def mean_action(gaussian: Gaussian, observation: jax.Array) -> jax.Array:

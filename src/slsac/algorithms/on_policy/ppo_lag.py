@@ -6,14 +6,17 @@ The multiplier has moved before this; here it is a number.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from slsac.algorithms.on_policy import critics
 from slsac.algorithms.on_policy import policy as gaussian
+from slsac.algorithms.on_policy.critics import Constraint, Learn, Learned
 from slsac.algorithms.on_policy.policy import Gaussian
-from slsac.algorithms.on_policy.samples import Metrics, Samples
+from slsac.algorithms.on_policy.samples import Metrics, Samples, run_passes
+from slsac.algorithms.optimisers import build_optimiser, descend
+from slsac.config import OnPolicyConfig
 
 
 def mixed_advantage(
@@ -40,12 +43,50 @@ def policy_loss(
     return loss, {"policy_loss": loss, "clipped_share": outside}
 
 
-def mean_divergence(old_log_std: jax.Array, samples: Samples) -> Callable[[Any], jax.Array]:
+def mean_divergence(old_log_std: jax.Array, samples: Samples) -> Callable[[Gaussian], jax.Array]:
     """KL(old || new) in nats as a function of the new policy: sum over actions, mean of states."""
 
-    def of(policy: Gaussian) -> jax.Array:
+    def divergence(policy: Gaussian) -> jax.Array:
         mean = gaussian.mean_action(policy, samples.observation)
-        found = gaussian.divergence(samples.mean, old_log_std, mean, policy.log_std)
-        return jnp.mean(jnp.sum(found, axis=-1))
+        per_action = gaussian.divergence(samples.mean, old_log_std, mean, policy.log_std)
+        return jnp.mean(jnp.sum(per_action, axis=-1))
 
-    return of
+    return divergence
+
+
+def build(config: OnPolicyConfig) -> Learn:
+    """Policy and critics together, minibatch by minibatch, until the policy has moved too far."""
+    optimiser = build_optimiser(config.policy.optimiser, jax.random.PRNGKey(0))
+    update_critics = critics.build(config)
+
+    def learn(
+        learned: Learned,
+        samples: Samples,
+        constraint: Constraint,
+        rate_scale: jax.Array,
+        key: jax.Array,
+    ) -> tuple[Learned, Metrics]:
+        def step(learned: Learned, batch: Samples) -> tuple[Learned, Metrics]:
+            learned, metrics = update_critics(learned, batch)
+            gradient, policy_metrics = jax.grad(policy_loss, has_aux=True)(
+                learned.policy, batch, constraint.multiplier, config.clipped.ratio
+            )
+            policy, state = descend(
+                optimiser, gradient, learned.policy_optimiser, learned.policy, rate_scale
+            )
+            learned = learned._replace(policy=policy, policy_optimiser=state)
+            return learned, metrics | policy_metrics
+
+        divergence = mean_divergence(learned.policy.log_std, samples)
+        return run_passes(
+            step,
+            learned,
+            samples,
+            passes=config.passes,
+            batch_size=config.batch_size,
+            key=key,
+            drift=lambda now: divergence(now.policy),
+            maximum_drift=config.clipped.maximum_kl,
+        )
+
+    return learn

@@ -55,11 +55,11 @@ def prepare(
         critic: MLP, config: ValueCriticConfig, reward: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         now, then = value(critic, rollout.observation), value(critic, rollout.next_observation)
-        found = advantages(
+        advantage = advantages(
             reward, now, then, rollout.terminated, rollout.ended,
             discount=config.discount, trace_decay=config.trace_decay,
         )  # fmt: skip
-        return found, found + now
+        return advantage, advantage + now
 
     reward_advantage, reward_target = estimate(reward_critic, reward_config, rollout.reward)
     cost_advantage, cost_target = estimate(cost_critic, cost_config, rollout.cost)
@@ -76,16 +76,6 @@ def prepare(
         cost_target=cost_target,
     )
     return Samples(*(row.reshape(-1, *row.shape[2:]) for row in rows))
-
-
-def critic_loss(
-    critic: MLP, observation: jax.Array, target: jax.Array, weight_penalty: float
-) -> jax.Array:
-    """Mean of (V - target)^2, plus the penalty on the parameters."""
-    loss = jnp.mean((value(critic, observation) - target) ** 2)
-    if weight_penalty:
-        loss += weight_penalty * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(critic))
-    return loss
 
 
 def run_passes(
@@ -107,7 +97,7 @@ def run_passes(
     count = samples.observation.shape[0]
     batches = count // batch_size
 
-    def go_on(carry: Any) -> jax.Array:
+    def unfinished(carry: Any) -> jax.Array:
         done, _, moved, _ = carry
         return (done < passes) & ((done == 0) | (moved <= maximum_drift))
 
@@ -125,5 +115,5 @@ def run_passes(
     shapes = jax.eval_shape(step, state, first)[1]
     nothing = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
     start = (jnp.int32(0), state, jnp.float32(0.0), nothing)
-    done, state, moved, metrics = jax.lax.while_loop(go_on, run_pass, start)
+    done, state, moved, metrics = jax.lax.while_loop(unfinished, run_pass, start)
     return state, metrics | {"passes": done.astype(jnp.float32), "kl": moved}

@@ -1,0 +1,51 @@
+"""How a run ends where it cannot continue: one line with the reason and the last checkpoint."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from slsac.errors import EnvFailed, InvalidInput, TrainingFailed
+from slsac.runs import checkpoint
+from slsac.runs.layout import CHECKPOINTS
+
+
+class Failures:
+    """Raises `TrainingFailed` for one run."""
+
+    def __init__(self, run: Path) -> None:
+        self._checkpoints = run / CHECKPOINTS
+
+    def fail(self, reason: str, cause: BaseException | None = None) -> NoReturn:
+        names = checkpoint.step_names(self._checkpoints)
+        last = self._checkpoints / names[-1] if names else "none"
+        raise TrainingFailed(f"{reason}; last good checkpoint: {last}") from cause
+
+    @contextlib.contextmanager
+    def of_env(self, step: int) -> Iterator[None]:
+        """Ends the run where a call of the environment fails."""
+        try:
+            yield
+        except (InvalidInput, EnvFailed) as error:
+            self.fail(f"the environment failed at step {step}: {error}", error)
+
+    def check_step(
+        self, step: int, episode: int, observation: np.ndarray, reward: float, cost: float
+    ) -> None:
+        """Ends the run where the environment gave a number that is not finite."""
+        if not (np.isfinite(observation).all() and np.isfinite(reward) and np.isfinite(cost)):
+            values: dict[str, Any] = {"observation": observation, "reward": reward, "cost": cost}
+            names = [name for name, value in values.items() if not np.isfinite(value).all()]
+            self.fail(
+                f"the environment returned a non-finite {' and '.join(names)} "
+                f"at step {step}, episode {episode}"
+            )
+
+    def check_update(self, step: int, broken: list[str]) -> None:
+        """Ends the run where losses or parameters are no longer finite."""
+        if broken:
+            self.fail(f"not finite after step {step}: {', '.join(broken)}")

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from slsac.config.presets import preset
-from slsac.training import launch
+from slsac.training import launch, off_policy
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
             for step in range(spec.horizon):
                 trainer.replay.add(actions[step], 1.0, 0.0, False, observations[step + 1])
         for _ in range(options.updates):
-            trainer.learn()
+            off_policy.learn([trainer], trainer.learner)
         status = Path("/proc/self/status").read_text()
         trainer.close()
     print(f"{options.algo} on {options.env} with {options.transitions:,} transitions in replay")

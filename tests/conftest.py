@@ -20,7 +20,7 @@ import pytest
 from hypothesis import settings
 
 from slsac.training import launch
-from slsac.training.off_policy import Trainer
+from slsac.training.off_policy import OffPolicyTrainer
 from tests.support.agents import small_config
 
 # The same examples in every run: a failure that comes and goes teaches nobody anything.
@@ -29,11 +29,11 @@ settings.load_profile("repeatable")
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
+def start(tmp_path: Path) -> Iterator[Callable[..., OffPolicyTrainer]]:
     """Starts small training runs in directories of their own and closes them afterwards."""
-    started: list[Trainer] = []
+    started: list[OffPolicyTrainer] = []
 
-    def make(env: str, algo: str = "sl-sac", **overrides: Any) -> Trainer:
+    def make(env: str, algo: str = "sl-sac", **overrides: Any) -> OffPolicyTrainer:
         config = small_config(env, algo, **overrides)
         started.append(launch.start(config, tmp_path / f"run-{len(started)}"))
         return started[-1]

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from slsac.cli import main
-from slsac.training.off_policy import Trainer
+from slsac.training.off_policy import OffPolicyTrainer
 from slsac.video import NoVideo, captioned, render
 
 HOPPER = "SafetyHopperVelocity-v1"
@@ -41,7 +41,7 @@ def evaluate(run: Path, video: Path, **environment: str) -> subprocess.Completed
 
 
 @pytest.fixture
-def run(start: Callable[..., Trainer]) -> Path:
+def run(start: Callable[..., OffPolicyTrainer]) -> Path:
     """An untrained policy, which falls within a second."""
     trainer = start(HOPPER)
     trainer.save_final()

@@ -13,10 +13,10 @@ from slsac.algorithms.tightening import Tightening
 from slsac.envs.probe import Choice, HeavyTail
 from slsac.errors import InvalidInput
 from slsac.runs.log import read_lines
-from slsac.training.off_policy import Trainer
+from slsac.training.off_policy import OffPolicyTrainer
 from tests.support.agents import small_config
 
-Start = Callable[..., Trainer]
+Start = Callable[..., OffPolicyTrainer]
 
 
 def tightening(**overrides: object) -> Tightening:
@@ -53,7 +53,7 @@ def test_share_by_hand() -> None:
     assert made.share == pytest.approx(2**0.5 / (2.4 * (2 - 2**-9)))
     # The mean may be off by delta itself.
     mean = tightening(multiplier__signal="mean")
-    mean.restore(made.rows)
+    mean.restore(made.facts())
     assert mean.share == pytest.approx(made.share / 2)
 
 

@@ -16,7 +16,7 @@ from slsac.config.presets import ALGORITHMS
 from slsac.envs import list_envs
 from slsac.runs.log import read_lines
 from slsac.stats.tail import empirical_cvar
-from slsac.training.off_policy import Trainer
+from slsac.training.off_policy import OffPolicyTrainer
 
 QUICK = [
     "--steps", "120", "--warmup-steps", "40", "--batch-size", "16", "--steps-per-epoch", "40",
@@ -81,13 +81,15 @@ def test_train_evaluate_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_training_says_when_the_multiplier_begins_to_act(
-    start: Callable[..., Trainer],
+    start: Callable[..., OffPolicyTrainer],
 ) -> None:
     trainer = start("ProbeChoice-v0", steps=120, warmup_steps=40, multiplier_warmup_steps=119)
     assert trainer.schedule.endswith("the multiplier acts after 119 steps")
 
 
-def test_training_says_when_it_is_too_short_to_learn(start: Callable[..., Trainer]) -> None:
+def test_training_says_when_it_is_too_short_to_learn(
+    start: Callable[..., OffPolicyTrainer],
+) -> None:
     trainer = start("ProbeChoice-v0", steps=40, warmup_steps=40)
     assert "so nothing is learned in 40 (--warmup-steps)" in trainer.schedule
 

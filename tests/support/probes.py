@@ -7,10 +7,12 @@ import numpy as np
 
 from slsac.algorithms.off_policy import reward_critic
 from slsac.envs.probe import Choice
-from slsac.training.off_policy import Trainer
+from slsac.training.off_policy import OffPolicyTrainer
 
 
-def reward_values(trainer: Trainer, observation: np.ndarray, action: float = 0.0) -> np.ndarray:
+def reward_values(
+    trainer: OffPolicyTrainer, observation: np.ndarray, action: float = 0.0
+) -> np.ndarray:
     """Q of every critic at one state and action."""
     critics = reward_critic.build(trainer.config.reward_critic, trainer.spec)
     values = critics.values(
@@ -20,7 +22,7 @@ def reward_values(trainer: Trainer, observation: np.ndarray, action: float = 0.0
 
 
 def cost_quantiles(
-    trainer: Trainer, observation: np.ndarray, fractions: np.ndarray, action: float = 0.0
+    trainer: OffPolicyTrainer, observation: np.ndarray, fractions: np.ndarray, action: float = 0.0
 ) -> np.ndarray:
     """Z(tau) of the cost critic at one state and action."""
     quantiles = trainer.state.cost_critic(
@@ -41,7 +43,7 @@ CHOICE = {
 }
 
 
-def average_outcome(trainer: Trainer) -> tuple[float, float]:
+def average_outcome(trainer: OffPolicyTrainer) -> tuple[float, float]:
     """Return and cost over the next 2,000 steps: a policy swings a little around its balance."""
     results = []
     for _ in range(10):

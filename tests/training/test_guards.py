@@ -21,11 +21,11 @@ from slsac.runs import checkpoint
 from slsac.runs.lock import RunLock
 from slsac.runs.log import RunLog
 from slsac.training import launch
-from slsac.training.off_policy import Trainer
+from slsac.training.off_policy import OffPolicyTrainer
 from slsac.types import Step
 from tests.support.agents import small_config
 
-Start = Callable[..., Trainer]
+Start = Callable[..., OffPolicyTrainer]
 
 
 def test_a_non_finite_parameter_stops_the_run_and_is_named(start: Start) -> None:
@@ -35,7 +35,7 @@ def test_a_non_finite_parameter_stops_the_run_and_is_named(start: Start) -> None
     broken = eqx.tree_at(
         lambda critic: critic.head.biases[0], trainer.state.cost_critic, jnp.array([jnp.nan])
     )
-    trainer.state = trainer.state._replace(cost_critic=broken)
+    trainer.learner.state = trainer.state._replace(cost_critic=broken)
     with pytest.raises(TrainingFailed) as failure:
         trainer.advance(100)
     assert "not finite after step 61" in str(failure.value)

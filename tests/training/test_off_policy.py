@@ -8,9 +8,9 @@ import jax
 import numpy as np
 import pytest
 
-from slsac.training.off_policy import Trainer
+from slsac.training.off_policy import OffPolicyTrainer
 
-Start = Callable[..., Trainer]
+Start = Callable[..., OffPolicyTrainer]
 
 
 def test_the_multiplier_moves_at_every_step_after_its_rest(start: Start) -> None:
@@ -22,7 +22,7 @@ def test_the_multiplier_moves_at_every_step_after_its_rest(start: Start) -> None
     found = {}
     for step in (5, 6, 7, 15):
         trainer.advance(step)
-        found[step] = trainer.multiplier_state.value
+        found[step] = trainer.session.lagrangian.state.value
     assert found == pytest.approx({5: 0.0, 6: 0.01, 7: 0.02, 15: 0.1})
 
 
@@ -44,4 +44,4 @@ def test_critics_learn_at_every_step_and_the_policy_at_every_second(start: Start
         "reward_critics": [True] * 4,
         "cost_critic": [True] * 4,
     }
-    assert trainer.updates == 4
+    assert trainer.session.clock.updates == 4

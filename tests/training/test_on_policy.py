@@ -26,18 +26,18 @@ from slsac.envs.probe import Choice, Constant
 from slsac.errors import EnvFailed, InvalidInput, TrainingFailed
 from slsac.runs.log import read_lines
 from slsac.training import launch
-from slsac.training.on_policy import Trainer
+from slsac.training.on_policy import OnPolicyTrainer
 from slsac.types import Episode, Step
 from tests.support.agents import small_config
 from tests.support.runs import everything, finished_steps, slsac, stopped, undisturbed
 from tests.support.waiting import wait_for
 
-Start = Callable[..., Trainer]
+Start = Callable[..., OnPolicyTrainer]
 ALGOS = ("ppo-lag", "cpo")
 every_algorithm = pytest.mark.parametrize("algo", ALGOS)
 
 
-def values(trainer: Trainer, observation: np.ndarray) -> tuple[float, float]:
+def values(trainer: OnPolicyTrainer, observation: np.ndarray) -> tuple[float, float]:
     """What the two critics expect of a state that is seen as it is."""
     at = jnp.float32(observation)
     return float(value(trainer.state.reward_critic, at)), float(
@@ -75,7 +75,7 @@ CHOICE: dict[str, Any] = {
 }
 
 
-def average_outcome(trainer: Trainer) -> tuple[float, float]:
+def average_outcome(trainer: OnPolicyTrainer) -> tuple[float, float]:
     """Return and cost of the deterministic policy over the next ten epochs."""
     results = []
     for _ in range(10):
@@ -311,18 +311,18 @@ def test_the_multiplier_does_not_move_before_an_episode_has_finished(
     start: Start, algo: str
 ) -> None:
     trainer = start("ProbeChoice-v0", algo, multiplier__initial=0.5)
-    begun = trainer.multiplier_state
+    begun = trainer.session.lagrangian.state
     trainer.advance(18)
-    assert trainer.episodes.costs == []
-    assert trainer.cost_signal is None
+    assert trainer.session.episodes.costs == []
+    assert trainer.session.lagrangian.signal is None
     trainer._learn()
-    assert trainer.multiplier_state.value == (begun.value if algo == "ppo-lag" else 0.0)
+    assert trainer.session.lagrangian.state.value == (begun.value if algo == "ppo-lag" else 0.0)
 
 
 class Watched:
     """Every call of a trainer's update, passed on."""
 
-    def __init__(self, trainer: Trainer) -> None:
+    def __init__(self, trainer: OnPolicyTrainer) -> None:
         self.update: Any = trainer._update
         self.multipliers: list[float] = []
         self.rates: list[float] = []
@@ -452,7 +452,7 @@ def test_the_violation_has_its_unit_before_and_after_an_episode_has_finished(sta
     assert trainer._violation(5.0) == pytest.approx(0.2)
     # Then the length is that of the window's episodes, of whichever epoch: (4 + 6) / 2.
     for length in (4, 6):
-        trainer.episodes.add(Episode(total_return=0.0, cost=5.0, length=length, extras={}))
+        trainer.session.episodes.add(Episode(total_return=0.0, cost=5.0, length=length, extras={}))
     assert trainer._violation(5.0) == pytest.approx(2.0 / 5.0)
     whole = start(
         "ProbeChoice-v0", "cpo", cost_limit=3.0, trust_region__violation_unit="per-episode"

@@ -90,7 +90,7 @@ def test_each_observation_takes_one_row(tmp_path: Path) -> None:
     replay = make(tmp_path)
     play(replay, moves([3, 4]))
     # Three steps see four observations, four steps five.
-    assert replay.cursor()["row"] == 4 + 5
+    assert replay.facts()["replay"]["row"] == 4 + 5
     stored = np.fromfile(tmp_path / "observations.bin", np.float32).reshape(-1, 2)
     np.testing.assert_array_equal(
         stored[1:10], [[0, 0], [0, 1], [0, 2], [0, 3], [1, 0], [1, 1], [1, 2], [1, 3], [1, 4]]
@@ -159,7 +159,7 @@ def resumed_and_undisturbed(
     for replay in (undisturbed, crashed):
         play(replay, head)
         replay.sample(16)
-    cursor: dict[str, Any] = crashed.cursor()
+    cursor: dict[str, Any] = crashed.facts()
     samples_along(crashed, tail[:lost])
     crashed.flush()
     reopened = make(folder / "crashed", capacity=8, reserve=reserve)
@@ -182,7 +182,7 @@ def test_it_is_the_reserve_that_makes_resuming_exact(tmp_path: Path) -> None:
 def test_cursor_is_a_snapshot(tmp_path: Path) -> None:
     replay = make(tmp_path)
     play(replay, moves([4]))
-    cursor = replay.cursor()
+    cursor = replay.facts()
     first = replay.sample(16)
     replay.restore(cursor)
     assert_same(replay.sample(16), first)
@@ -192,7 +192,7 @@ def test_files_keep_the_data(tmp_path: Path) -> None:
     steps = moves([3, 2, 4])
     written = make(tmp_path)
     play(written, steps)
-    cursor = written.cursor()
+    cursor = written.facts()
     expected = written.sample(64)
     written.flush()
     del written
@@ -245,14 +245,14 @@ def test_cost_deviation_goes_back_with_the_cursor(tmp_path: Path) -> None:
     replay = make(tmp_path)
     play_costs(replay, [0, 0, 0, 4])
     # A checkpoint keeps it as JSON.
-    cursor = json.loads(json.dumps(replay.cursor()))
+    cursor = json.loads(json.dumps(replay.facts()))
     play_costs(replay, [100, 0])
     assert replay.cost_moments()[1] > 30.0
     reopened = make(tmp_path)
     for restored in (replay, reopened):
         restored.restore(cursor)
         assert restored.cost_moments()[1] == math.sqrt(3)
-        assert restored.cursor() == replay.cursor()
+        assert restored.facts() == replay.facts()
     for restored in (replay, reopened):
         play_costs(restored, [1, 1])
         np.testing.assert_allclose(restored.cost_moments()[1], np.std([0, 0, 0, 4, 1, 1]))

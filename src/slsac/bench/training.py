@@ -15,13 +15,19 @@ from typing import Any, cast
 from slsac.bench import PEERS
 from slsac.bench.timing import Record, in_turns, ratio, seconds
 from slsac.bench.update import floor_call, matrix_products
-from slsac.config import OffPolicyConfig
 from slsac.config.overrides import with_overrides
 from slsac.config.presets import off_policy_preset, preset
 from slsac.errors import InvalidInput
 from slsac.runs.layout import PROGRESS
 from slsac.runs.log import read_lines
 from slsac.training import launch
+from slsac.training.off_policy import OffPolicyTrainer, learn
+
+
+def _learn_a_while(trainer: OffPolicyTrainer) -> None:
+    """As many updates as there are from one of the policy to the next."""
+    for _ in range(trainer.config.policy_delay):
+        learn([trainer], trainer.learner)
 
 
 def training(
@@ -37,13 +43,13 @@ def training(
                 off_policy_preset(algo, env),
                 {"warmup_steps": fill, "evaluate_every_epochs": 1_000_000},
             )
-            trainer = launch.start(config, Path(folder) / algo.replace("/", "-"))
+            trainer = cast(
+                OffPolicyTrainer, launch.start(config, Path(folder) / algo.replace("/", "-"))
+            )
             trainer.advance(fill + 2 * config.policy_delay)
             trainers[algo] = trainer
             calls[f"{algo} floor"] = floor_call(matrix_products(config, trainer.spec))
-            calls[f"{algo} update"] = lambda trainer=trainer: [  # type: ignore[misc]
-                trainer.learn() for _ in range(trainer.config.policy_delay)
-            ]
+            calls[f"{algo} update"] = functools.partial(_learn_a_while, trainer)
         speeds: dict[str, list[float]] = {name: [] for name in (*algos, "peer")}
         times: dict[str, list[float]] = {name: [] for name in calls}
         for _ in range(rounds):
@@ -58,7 +64,7 @@ def training(
             trainer.close()
     records: list[Record] = []
     for algo in algos:
-        config = cast(OffPolicyConfig, trainers[algo].config)
+        config = trainers[algo].config
         products = matrix_products(config, trainers[algo].spec)
         update = [t / config.policy_delay for t in times[f"{algo} update"]]
         floor = [t / 2 for t in times[f"{algo} floor"]]

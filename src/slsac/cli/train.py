@@ -123,7 +123,7 @@ def _train_seeds(
         display.note(f"stopped at step {together.step:,}; continue each: slsac resume --inexact")
         return 130
     except OSError as error:
-        together.trainers[0].records.fail(f"{error} at step {together.step}", error)
+        together.trainers[0].session.failures.fail(f"{error} at step {together.step}", error)
     finally:
         together.close()
     display.note(f"results are in {runs}")
@@ -162,7 +162,7 @@ def train_to_end(trainer: Trainer, display: Terminal) -> int:
         display.note(f"stopped at step {trainer.step:,}; continue: slsac resume {trainer.run}")
         return 130
     except OSError as error:
-        trainer.records.fail(f"{error} at step {trainer.step}", error)
+        trainer.session.failures.fail(f"{error} at step {trainer.step}", error)
     finally:
         trainer.close()
     display.note(

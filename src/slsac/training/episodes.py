@@ -25,7 +25,7 @@ class RunningEpisode:
 
     def finished(self, last: Step) -> Episode:
         """The whole episode, after its last step."""
-        return Episode(self.total_return, self.cost, self.length, last.facts or {}, last.truncated)
+        return Episode(self.total_return, self.cost, self.length, last.extras or {}, last.truncated)
 
 
 class Episodes:

@@ -67,7 +67,7 @@ class Journal:
 
     def end_episode(self, step: int, episode: Episode, horizon: int) -> None:
         """Adds a finished episode to the epoch and to episodes.jsonl."""
-        total_return, cost, length, facts, truncated = episode
+        total_return, cost, length, extras, truncated = episode
         if truncated and length < horizon and not self._said_short:
             self._said_short = True
             self._display.note(
@@ -75,7 +75,7 @@ class Journal:
                 "and limits and bounds go by that; if none lasts longer, state it: "
                 f"max_episode_steps of the env, or make_env(env, horizon={length})"
             )
-        line = {"step": step, "return": total_return, "cost": cost, "length": length, **facts}
+        line = {"step": step, "return": total_return, "cost": cost, "length": length, **extras}
         self.log.write(EPISODES, line)
         self.epoch.episodes.append([total_return, cost, float(length)])
 

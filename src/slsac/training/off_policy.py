@@ -64,17 +64,21 @@ def take_step(lanes: Sequence[OffPolicyTrainer], learner: Learner) -> list[bool]
         actions = learner.explore(observations, first.step)
     ended = [lane.observe(action) for lane, action in zip(lanes, actions, strict=True)]
     if first.step > first.config.warmup_steps:
-        with_policy = first.policy_is_due()
-        outcomes = learner.update(
-            [lane.sample() for lane in lanes],
-            [lane.session.lagrangian.value for lane in lanes],
-            with_policy,
-        )
-        for lane, outcome in zip(lanes, outcomes, strict=True):
-            lane.note_update(outcome)
+        learn(lanes, learner)
     for lane in lanes:
         lane.move_multiplier()
     return ended
+
+
+def learn(lanes: Sequence[OffPolicyTrainer], learner: Learner) -> None:
+    """One update of every lane, from a minibatch of its own."""
+    outcomes = learner.update(
+        [lane.sample() for lane in lanes],
+        [lane.session.lagrangian.value for lane in lanes],
+        lanes[0].policy_is_due(),
+    )
+    for lane, outcome in zip(lanes, outcomes, strict=True):
+        lane.note_update(outcome)
 
 
 def _start_clocks(lanes: Sequence[OffPolicyTrainer]) -> None:

@@ -209,7 +209,9 @@ class OnPolicyTrainer:
         by_trust_region = config.policy_update == "trust-region"
         if not by_trust_region:
             lagrangian.move()
-        constraint = Constraint(jnp.float32(lagrangian.value), jnp.float32(self._violation()))
+        constraint = Constraint(
+            jnp.float32(lagrangian.value), jnp.float32(self._violation(lagrangian.signal))
+        )
         done = (self.step - config.steps_per_epoch) / config.steps
         rate_scale = np.float32(max(0.0, 1.0 - done) if config.learning_rate_decays else 1.0)
         self.state, metrics, finite = self._update(
@@ -223,9 +225,8 @@ class OnPolicyTrainer:
         values = np.array([float(value) for value in metrics.values()])
         self.session.journal.add_metrics(list(metrics), values)
 
-    def _violation(self) -> float:
+    def _violation(self, signal: float | None) -> float:
         """c of the trust region: cost above the limit, negative where there is slack."""
-        signal = self.session.lagrangian.signal
         excess = (0.0 if signal is None else signal) - self.session.lagrangian.limit
         if self.config.trust_region.violation_unit == "per-episode":
             return excess

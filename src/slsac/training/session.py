@@ -14,8 +14,9 @@ from typing import Any, Protocol
 from slsac.config import Config, OffPolicyConfig
 from slsac.display import Display
 from slsac.envs import Copies
+from slsac.envs.play import Lanes, Predict
 from slsac.errors import InvalidInput
-from slsac.evaluate import Lanes, Predict, evaluate
+from slsac.evaluate import evaluate
 from slsac.runs import checkpoint
 from slsac.runs.layout import CHECKPOINTS, POLICY
 from slsac.runs.lock import RunLock

@@ -14,7 +14,7 @@ import pytest
 from slsac.algorithms.off_policy import cost_critic
 from slsac.envs.probe import Choice
 from slsac.training import launch
-from slsac.training.off_policy import Trainer
+from slsac.training.off_policy import OffPolicyTrainer
 from tests.support.agents import small_config
 from tests.support.probes import (
     CHOICE,
@@ -25,13 +25,13 @@ from tests.support.probes import (
 )
 from tests.support.runs import quick_config, stopped, undisturbed
 
-Start = Callable[..., Trainer]
+Start = Callable[..., OffPolicyTrainer]
 
 ALGOS = ("sl-sac", "sac-lag", "td3-lag", "sac-pid", "td3-pid", "wcsac")
 BASELINES = ALGOS[1:]
 
 
-def expected_cost(trainer: Trainer, observation: np.ndarray) -> float:
+def expected_cost(trainer: OffPolicyTrainer, observation: np.ndarray) -> float:
     """What the cost critic, of either kind, expects at action 0."""
     if trainer.config.cost_critic.kind == "quantile":
         return float(cost_quantiles(trainer, observation, SOME_FRACTIONS).mean())

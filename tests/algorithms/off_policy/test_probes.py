@@ -10,7 +10,7 @@ import pytest
 from slsac.certificate.certify import certify
 from slsac.envs.probe import Choice, HeavyTail
 from slsac.training import launch
-from slsac.training.off_policy import Trainer
+from slsac.training.off_policy import OffPolicyTrainer
 from tests.support.probes import (
     CHOICE,
     SOME_FRACTIONS,
@@ -19,7 +19,7 @@ from tests.support.probes import (
     reward_values,
 )
 
-Start = Callable[..., Trainer]
+Start = Callable[..., OffPolicyTrainer]
 
 
 def test_one_step_is_worth_its_reward_and_its_cost(start: Start) -> None:
@@ -94,7 +94,7 @@ def test_the_binding_constraint_is_kept_at_little_loss(start: Start) -> None:
     mean_return, mean_cost = average_outcome(trainer)
     assert mean_cost <= Choice.LIMIT
     assert mean_return >= 0.95 * Choice.BEST_SAFE_RETURN
-    assert trainer.multiplier_state.value == pytest.approx(1.0, abs=0.15)
+    assert trainer.session.lagrangian.state.value == pytest.approx(1.0, abs=0.15)
 
 
 def test_without_a_multiplier_the_same_agent_violates(start: Start) -> None:

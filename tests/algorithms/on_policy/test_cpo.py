@@ -167,12 +167,12 @@ def test_a_violation_without_influence_on_the_cost_gives_a_finite_step() -> None
 
 
 @jax.jit
-def search_table(table: cpo.Trial, case: jax.Array, violation: jax.Array) -> jax.Array:
+def search_table(table: cpo.ShortenedStep, case: jax.Array, violation: jax.Array) -> jax.Array:
     """The share found where the n-th try does what the table's n-th row says."""
 
-    def attempt(share: jax.Array) -> cpo.Trial:
+    def attempt(share: jax.Array) -> cpo.ShortenedStep:
         tries = jnp.round(jnp.log(share) / jnp.log(0.8)).astype(jnp.int32)
-        return cpo.Trial(*(column[tries] for column in table))
+        return cpo.ShortenedStep(*(column[tries] for column in table))
 
     return cpo.line_search(attempt, case, violation, CPO.trust_region)
 
@@ -192,7 +192,7 @@ finite = st.floats(-1.0, 1.0, width=32, allow_subnormal=False)
 def test_the_line_search_takes_the_first_step_that_breaks_nothing(
     gain: list[float], change: list[float], kl: list[float], case: int, violation: float
 ) -> None:
-    table = cpo.Trial(*(np.float32(column) for column in (gain, change, kl)))
+    table = cpo.ShortenedStep(*(np.float32(column) for column in (gain, change, kl)))
     share = float(search_table(table, case, violation))
     good = [
         kl[at] <= DELTA
@@ -210,7 +210,7 @@ def test_the_line_search_takes_the_first_step_that_breaks_nothing(
 
 @pytest.mark.parametrize("broken", [jnp.nan, jnp.inf])
 def test_a_step_that_is_not_finite_is_not_taken(broken: float) -> None:
-    table = cpo.Trial(jnp.full(20, broken), jnp.full(20, -1.0), jnp.zeros(20))
+    table = cpo.ShortenedStep(jnp.full(20, broken), jnp.full(20, -1.0), jnp.zeros(20))
     assert float(search_table(table, cpo.FEASIBLE, -1.0)) == 0.0
 
 

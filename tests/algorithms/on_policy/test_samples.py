@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from slsac.algorithms.on_policy.critics import critic_loss
 from slsac.algorithms.on_policy.policy import Gaussian
-from slsac.algorithms.on_policy.samples import Samples, critic_loss, prepare
+from slsac.algorithms.on_policy.samples import Samples, prepare
 from slsac.config.presets import preset
 from slsac.networks import MLP
 from slsac.types import Rollout

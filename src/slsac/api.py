@@ -138,7 +138,7 @@ class Agent:
         try:
             self._trainer.advance(config.steps)
         except BaseException:
-            # A step taken half-way cannot be gone on from; the next `learn` resumes exactly.
+            # A step taken half-way cannot be continued; the next `learn` resumes exactly.
             self._trainer.close()
             self._trainer = None
             self._functions, self._trained_policy = policy.load(self.run)

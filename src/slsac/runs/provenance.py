@@ -62,11 +62,11 @@ def describe(together: int = 1) -> dict[str, Any]:
     }
 
 
-def source_digest() -> str:
-    """A short hash of this package's source: another source may draw or round differently."""
+def source_digest(package: Path = PACKAGE) -> str:
+    """A short hash of the source that decides bits: another may draw or round differently."""
     digest = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        name = path.relative_to(PACKAGE)
+    for path in sorted(package.rglob("*.py")):
+        name = path.relative_to(package)
         if name.parts[0] in SOURCE_THAT_DECIDES_BITS:
             digest.update(str(name).encode() + path.read_bytes())
     return digest.hexdigest()[:16]

@@ -170,17 +170,17 @@ def claim(run: Path) -> RunLock:
 
 
 def require_free(run: Path, *, overwrite: bool) -> None:
-    """An error unless a new run may be made in ``run``."""
+    """Raise InvalidInput unless a new run may be made in ``run``."""
     refuse_others_files(run)
     if (run / CONFIG).exists() and not overwrite:
         raise InvalidInput(
             f"run {str(run)!r} already holds a run; pass --overwrite (overwrite=True) to replace "
-            f"it, or go on with `slsac resume {run}`"
+            f"it, or continue it with `slsac resume {run}`"
         )
 
 
 def refuse_others_files(run: Path) -> None:
-    """An error unless ``run`` is new, empty, or a run directory."""
+    """Raise InvalidInput unless ``run`` is new, empty, or a run directory."""
     if run.exists() and not run.is_dir():
         raise InvalidInput(f"run {str(run)!r} is a file; it must be a directory")
     ours = (run / MARKER).exists() or (run / CONFIG).exists()

@@ -83,8 +83,8 @@ class Collector:
         stepped = self._envs.step(np.minimum(np.maximum(action, -1.0), 1.0))
         # One look at the sums: they are finite only if every entry is.
         if not np.isfinite(stepped.observation.sum() + stepped.reward.sum() + stepped.cost.sum()):
-            for one in zip(stepped.observation, stepped.reward, stepped.cost, strict=True):
-                self._check_step(step, *one)
+            for values in zip(stepped.observation, stepped.reward, stepped.cost, strict=True):
+                self._check_step(step, *values)
         step += len(action)
         following = self._normalise(stepped.observation)
         last = time + 1 == self._length

@@ -110,8 +110,8 @@ def quantile(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> C
         fractions = draw_fractions(config, key, size)
         target_fractions = draw_fractions(config, target_key, size)
         next_cost = target_params(batch.next_observation, next_action, target_fractions)
-        going_on = (1.0 - batch.terminated)[:, None]
-        target = batch.cost[:, None] + config.discount * going_on * above_floor(
+        unfinished = (1.0 - batch.terminated)[:, None]
+        target = batch.cost[:, None] + config.discount * unfinished * above_floor(
             next_cost, config.cost_floor
         )
         target = jax.lax.stop_gradient(target)

@@ -65,11 +65,11 @@ def plot_limit(axis: Any, limit: float) -> None:
 def magnify_costs_below(axis: Any, limit: float) -> None:
     """Linear up to the limit, logarithmic above: costs before the constraint dwarf the limit."""
     axis.set_yscale("symlog", linthresh=limit)
-    highest = axis.get_ylim()[1]
+    highest = max(axis.get_ylim()[1], 1.5 * limit)
     ticks = [tick * limit for tick in (0, 1, 2, 4, 10, 20, 40) if tick * limit <= 1.05 * highest]
     axis.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
     axis.yaxis.set_minor_locator(NullLocator())
-    axis.set_ylim(0, max(highest, 1.5 * limit))
+    axis.set_ylim(0, highest)
 
 
 def plot_group(axis: Any, group: Group, name: str, colour: str) -> None:

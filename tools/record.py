@@ -20,11 +20,11 @@ from typing import Any
 
 from slsac.errors import InvalidInput
 from slsac.formatting import cost_digits, extra_means
-from slsac.report.aggregate import Statistics, trials_of
+from slsac.report.aggregate import GroupResult, finished_runs
 from slsac.report.published import reference
-from slsac.report.read import STALE, Run, command, group_runs
+from slsac.report.read import Run, command, group_runs
 from slsac.report.table import summarise_runs
-from slsac.runs import config_file
+from slsac.runs import config_file, layout
 from slsac.runs.steps import completed_step
 from tools import figures
 
@@ -44,10 +44,7 @@ TASK_PAGES = {
     "SafetyPointGoal1-v0": "point-goal",
     "MetaDriveSafe-v0": "driving",
 }
-FILES = ("config.json", "progress.jsonl", "episodes.jsonl", "evaluations.jsonl", "timing.jsonl",
-         "policy.safetensors")  # fmt: skip
-CERTIFICATES = ("calibration.json", "certificate.json", "certificate.html",
-                "certificate-episodes.json")  # fmt: skip
+FILES = (layout.CONFIG, *layout.LOGS, layout.POLICY)
 START, END = "<!-- table -->", "<!-- end of table -->"
 
 
@@ -59,10 +56,10 @@ def record(run: Path, group: str) -> Path:
     algo = config.algo.replace("/", "-")
     target = RESULTS / group / algo / config.env / f"seed{config.seed}"
     target.mkdir(parents=True, exist_ok=True)
-    (target / STALE).unlink(missing_ok=True)
+    (target / layout.STALE).unlink(missing_ok=True)
     for name in FILES:
         shutil.copyfile(run / name, target / name)
-    for name in CERTIFICATES:
+    for name in layout.ABOUT_POLICY:
         if (run / name).exists():
             shutil.copyfile(run / name, target / name)
     return target
@@ -70,9 +67,9 @@ def record(run: Path, group: str) -> Path:
 
 def mark_stale(path: Path, reason: str) -> int:
     """Mark every recorded run at or below ``path``; return their number."""
-    folders = sorted(config.parent for config in path.rglob("config.json"))
+    folders = sorted(config.parent for config in path.rglob(layout.CONFIG))
     for folder in folders:
-        (folder / STALE).write_text(f"{reason}\n")
+        (folder / layout.STALE).write_text(f"{reason}\n")
     return len(folders)
 
 
@@ -80,7 +77,7 @@ def pages() -> dict[Path, str]:
     """Every page with a generated table, and the text it should have."""
     summary = summarise_runs([RESULTS])
     texts = {
-        SUMMARY_PAGE: with_block(SUMMARY_PAGE, summary_table(summary.statistics)),
+        SUMMARY_PAGE: with_block(SUMMARY_PAGE, summary_table(summary.results)),
         CERTIFICATE_PAGE: with_block(CERTIFICATE_PAGE, certificate_table()),
     }
     for env, name in TASK_PAGES.items():
@@ -92,11 +89,11 @@ def pages() -> dict[Path, str]:
     return texts
 
 
-def summary_table(statistics: Sequence[Statistics]) -> str:
+def summary_table(results: Sequence[GroupResult]) -> str:
     """A row for each task and algorithm that was run with the paper's settings."""
     header = ("task", "algorithm", "steps", "return", "cost", "over limit", "published", "status")
     rows = []
-    for entry in statistics:
+    for entry in results:
         if not figures.follows_the_paper(entry.group):
             continue
         config = entry.group.config
@@ -114,7 +111,7 @@ def summary_table(statistics: Sequence[Statistics]) -> str:
     return markdown(header, rows)
 
 
-def status(entry: Statistics) -> str:
+def status(entry: GroupResult) -> str:
     """What the final evaluation says, against the published figure."""
     if not entry.safe:
         return "over the limit"
@@ -128,7 +125,7 @@ def status(entry: Statistics) -> str:
 def task_table(runs: Sequence[Run]) -> str:
     """A row for each run on a task, and the commands that repeat them."""
     groups = [group_runs([run])[0][0] for run in runs]
-    summaries = [trials_of(group)[0].summary for group in groups]
+    summaries = [finished_runs(group)[0].summary for group in groups]
     reported = [extra_means(summary) for summary in summaries]
     names = tuple(dict.fromkeys(name for means in reported for name in means))
     rows = []
@@ -146,7 +143,7 @@ def task_table(runs: Sequence[Run]) -> str:
             f"{summary['cost_cvar']:.{digits}f}",
             f"{100 * summary['violation_rate']:.0f} %",
             *(f"{means[name]:.2f}" if name in means else "" for name in names),
-            (run.facts.get("commit") or "unknown")[:9],
+            (run.provenance.get("commit") or "unknown")[:9],
         ))  # fmt: skip
     header = ("run", "seed", "changed settings", "steps", "return", "cost", "CVaR", "over limit",
               *names, "commit")  # fmt: skip
@@ -165,7 +162,7 @@ def certificate_table() -> str:
     header = ("run", "steps", "over the limit, at most", "CVaR", "its bounds", "verdict",
               "cost critic's error")  # fmt: skip
     rows = []
-    for path in sorted(RESULTS.rglob("certificate.json")):
+    for path in sorted(RESULTS.rglob(layout.CERTIFICATE)):
         certificate = json.loads(path.read_text())
         run, cvar = certificate["run"], certificate["cvar"][0]
         bounds = [

@@ -10,10 +10,10 @@ import pytest
 from slsac.errors import InvalidInput
 from slsac.report.aggregate import (
     bootstrap_interval,
+    group_results,
     improvements,
     probability_of_improvement,
     spreads_over_seeds,
-    statistics,
     trimmed_means,
 )
 from slsac.report.read import changes, command, find_runs, group_runs
@@ -85,17 +85,17 @@ def test_intervals_repeat_and_leave_numpys_state_alone() -> None:
     np.testing.assert_array_equal(bootstrap_interval([scores], trimmed_means), first)
 
 
-def test_trials_come_from_raw_episodes(tmp_path: Path) -> None:
+def test_results_come_from_raw_episodes(tmp_path: Path) -> None:
     costs = [0.0, 10.0, 20.0, 30.0, 40.0]
     make_run(tmp_path / "a", costs=costs, returns=[1.0] * 5, tail_fraction=0.4)
     make_run(tmp_path / "b", costs=[0.0] * 5, returns=[3.0] * 5, tail_fraction=0.4, seed=1)
     groups, notes = group_runs(find_runs([tmp_path]))
-    (one,) = statistics(groups)
+    (one,) = group_results(groups)
     assert notes == []
     assert one.episode_return.mean == 2.0
     assert one.episode_return.standard_error == 1.0
     # The worst 40 % of the first run's five episodes are 30 and 40; two of five are over 25.
-    assert [trial.summary["cost_cvar"] for trial in one.trials] == [35.0, 0.0]
+    assert [run.summary["cost_cvar"] for run in one.finished] == [35.0, 0.0]
     assert one.cvar.mean == 17.5
     assert one.violation_rate.mean == pytest.approx(0.2)
     assert one.cost.mean == 10.0
@@ -136,8 +136,8 @@ def test_a_copy_of_a_run_is_not_a_second_seed(tmp_path: Path) -> None:
 def test_an_unfinished_run_does_not_count(tmp_path: Path) -> None:
     make_run(tmp_path / "a", returns=[1.0, 1.0])
     make_run(tmp_path / "b", returns=[9.0, 9.0], seed=1, finished=False)
-    (one,) = statistics(group_runs(find_runs([tmp_path]))[0])
-    assert (len(one.group.runs), len(one.trials), one.episode_return.mean) == (2, 1, 1.0)
+    (one,) = group_results(group_runs(find_runs([tmp_path]))[0])
+    assert (len(one.group.runs), len(one.finished), one.episode_return.mean) == (2, 1, 1.0)
 
 
 def test_improvement_pairs_the_tasks_that_both_have(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_improvement_pairs_the_tasks_that_both_have(tmp_path: Path) -> None:
                      costs=[0.0, 0.0])  # fmt: skip
             make_run(tmp_path / f"t{env}{seed}", "sac-lag", env, seed, returns=[theirs + seed] * 2)
     make_run(tmp_path / "one", "wcsac", HOPPER, 0)  # one seed: no comparison
-    found = statistics(group_runs(find_runs([tmp_path]))[0])
+    found = group_results(group_runs(find_runs([tmp_path]))[0])
     (pair,) = improvements(found, "sl-sac")
     assert pair.theirs == "sac-lag"
     assert set(pair.tasks) == {HOPPER, ANT}

@@ -87,9 +87,9 @@ def test_the_numbers_are_those_of_the_files(tab: Page, recorded: Path) -> None:
         assert row[6] == f"{final['cost_cvar']:.1f}"
         over = sum(cost > config["cost_limit"] for cost in final["costs"])
         assert row[7] == f"{100 * over / len(final['costs']):.0f} %"
-        trials = tab.run(f"data.panels[0].groups.find(g => g.algo === '{config['algo']}').trials")
-        assert final["return_mean"] in [trial["return"] for trial in trials]
-        assert final["cost_cvar"] in [trial["cvar"] for trial in trials]
+        runs = tab.run(f"data.panels[0].groups.find(g => g.algo === '{config['algo']}').runs")
+        assert final["return_mean"] in [run["return"] for run in runs]
+        assert final["cost_cvar"] in [run["cvar"] for run in runs]
 
 
 def test_an_algorithm_can_be_turned_off_and_on(tab: Page, recorded: Path) -> None:

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import typing
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
 from slsac.errors import InvalidInput
+
+_type_hints = cache(typing.get_type_hints)
+
+
+def type_hints(kind: type) -> dict[str, Any]:
+    """The type of every field of a config class; cached, as every config is checked with it."""
+    return _type_hints(kind)
 
 
 def require(ok: bool, field: str, value: object, allowed: str) -> None:
@@ -37,7 +45,7 @@ def require_below_one(part: object, *fields: str) -> None:
 
 def require_choices(part: object) -> None:
     """Raise InvalidInput unless every field of a Literal type has one of its values."""
-    for field, hint in typing.get_type_hints(type(part)).items():
+    for field, hint in type_hints(type(part)).items():
         if typing.get_origin(hint) is Literal:
             value, allowed = getattr(part, field), typing.get_args(hint)
             require(value in allowed, field, repr(value), f"one of {', '.join(allowed)}")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from slsac.config import Config, OffPolicyConfig
+from slsac.config.checks import type_hints
 from slsac.config.presets import algorithm, preset
 from slsac.errors import InvalidInput, unknown_name
 
@@ -26,7 +27,7 @@ def from_dict(values: Mapping[str, Any], kind: type | None = None, prefix: str =
         kind: the config class; by default that of the algorithm's preset.
     """
     kind = kind or type(algorithm(str(values.get("algo"))).config)
-    hints = typing.get_type_hints(kind)
+    hints = type_hints(kind)
     names = [field.name for field in dataclasses.fields(kind)]
     for name in values:
         if name not in names:
@@ -52,7 +53,7 @@ def with_overrides(config: Any, overrides: Mapping[str, Any]) -> Any:
 def _overridden(config: Any, overrides: Mapping[str, Any], prefix: str, known: list[str]) -> Any:
     """One part of a config; ``known`` lists the names of all fields, for the error's hint."""
     kind = type(config)
-    hints = typing.get_type_hints(kind)
+    hints = type_hints(kind)
     replaced: dict[str, Any] = {}
     inside: dict[str, dict[str, Any]] = {}
     for key, value in overrides.items():
@@ -91,7 +92,7 @@ def field_names(
         optional_parts: list the fields of a part that a config may lack, not the part's name.
     """
     names = []
-    for name, hint in typing.get_type_hints(kind).items():
+    for name, hint in type_hints(kind).items():
         part = _part(hint)
         if part is not None and (optional_parts or part is hint):
             names += field_names(part, f"{prefix}{name}.", optional_parts=optional_parts)

@@ -1,0 +1,1 @@
+"""Tables, curves and reports of finished runs, read from their files; nothing here needs JAX."""

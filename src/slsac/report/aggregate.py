@@ -1,6 +1,6 @@
-"""Statistics of runs: each trial from its raw episodes, then over seeds.
+"""Statistics of runs: each run from its raw episodes, then over seeds.
 
-Scores are always ``[runs, tasks]``, which is rliable's order: a bootstrap draws runs anew within
+Scores are always ``[runs, tasks]``, which is rliable's order: a bootstrap resamples runs within
 each task and never mixes tasks.
 """
 
@@ -21,14 +21,14 @@ RESAMPLES = 2_000
 CONFIDENCE = 0.95
 
 
-class Trial(NamedTuple):
+class FinishedRun(NamedTuple):
     """The final evaluation of one run."""
 
     seed: int
     returns: np.ndarray
     costs: np.ndarray
     summary: dict[str, Any]
-    """See `slsac.evaluate.summarise`."""
+    """See `slsac.stats.summary.summarise`."""
 
 
 class Spread(NamedTuple):
@@ -43,17 +43,17 @@ class Spread(NamedTuple):
     """Stratified bootstrap interval of the IQM; None with one seed."""
 
 
-class Statistics(NamedTuple):
-    """A group's finished trials in numbers."""
+class GroupResult(NamedTuple):
+    """A group's finished runs in numbers."""
 
     group: Group
-    trials: tuple[Trial, ...]
+    finished: tuple[FinishedRun, ...]
     episode_return: Spread
     cost: Spread
     cvar: Spread
-    """CVaR of cost at the trained tail fraction: of each trial, then over seeds."""
+    """CVaR of cost at the trained tail fraction: of each run, then over seeds."""
     violation_rate: Spread
-    """Share of episodes over the limit: of each trial, then over seeds."""
+    """Share of episodes over the limit: of each run, then over seeds."""
     steps_per_second: float | None
 
     @property
@@ -62,17 +62,18 @@ class Statistics(NamedTuple):
         return self.cost.mean <= self.group.config.cost_limit
 
 
-METRICS = {
+SUMMARY_KEYS = {
     "episode_return": "return_mean",
     "cost": "cost_mean",
     "cvar": "cost_cvar",
     "violation_rate": "violation_rate",
 }
+"""The entry of a run's summary that each `Spread` of a `GroupResult` is over."""
 
 
-def trials_of(group: Group) -> tuple[Trial, ...]:
-    """The finished trials of a group, from their raw episodes."""
-    trials = []
+def finished_runs(group: Group) -> tuple[FinishedRun, ...]:
+    """The finished runs of a group, from their raw episodes."""
+    finished = []
     for run in group.runs:
         episodes = final_episodes(run)
         if episodes is not None:
@@ -82,24 +83,24 @@ def trials_of(group: Group) -> tuple[Trial, ...]:
                     f"{run.path}: its final evaluation has a return or cost that is not finite"
                 )
             summary = summarise(episodes, config.cost_limit, config.tail_fraction)
-            trials.append(Trial(config.seed, episodes.returns, episodes.costs, summary))
-    return tuple(trials)
+            finished.append(FinishedRun(config.seed, episodes.returns, episodes.costs, summary))
+    return tuple(finished)
 
 
-def statistics(groups: Iterable[Group]) -> list[Statistics]:
-    """The statistics of every group with a finished trial."""
-    found = [(group, trials) for group in groups if (trials := trials_of(group))]
-    spreads: list[dict[str, Spread]] = [{} for _ in found]
-    # Groups of as many seeds share one bootstrap, a column each.
-    for seeds in sorted({len(trials) for _, trials in found}):
-        members = [i for i, (_, trials) in enumerate(found) if len(trials) == seeds]
-        for name, key in METRICS.items():
-            columns = [[trial.summary[key] for trial in found[i][1]] for i in members]
+def group_results(groups: Iterable[Group]) -> list[GroupResult]:
+    """The result of every group with a finished run."""
+    pairs = [(group, finished) for group in groups if (finished := finished_runs(group))]
+    spreads: list[dict[str, Spread]] = [{} for _ in pairs]
+    # Groups with equally many seeds share one bootstrap, a column each.
+    for seeds in sorted({len(finished) for _, finished in pairs}):
+        members = [i for i, (_, finished) in enumerate(pairs) if len(finished) == seeds]
+        for name, key in SUMMARY_KEYS.items():
+            columns = [[run.summary[key] for run in pairs[i][1]] for i in members]
             for i, spread in zip(members, spreads_over_seeds(np.array(columns).T), strict=True):
                 spreads[i][name] = spread
     return [
-        Statistics(group, trials, **spread, steps_per_second=_mean_speed(group))
-        for (group, trials), spread in zip(found, spreads, strict=True)
+        GroupResult(group, finished, **spread, steps_per_second=_mean_speed(group))
+        for (group, finished), spread in zip(pairs, spreads, strict=True)
     ]
 
 
@@ -157,14 +158,15 @@ class Improvement(NamedTuple):
     lower_cost_interval: tuple[float, float]
 
 
-def improvements(found: Sequence[Statistics], ours: str) -> list[Improvement]:
+def improvements(results: Sequence[GroupResult], ours: str) -> list[Improvement]:
     """``ours`` against every other algorithm of the same settings with two seeds or more."""
     compared = []
-    for settings in dict.fromkeys(one.group.settings for one in found):
-        by_algo: dict[str, dict[str, Statistics]] = {}
-        for one in found:
-            if one.group.settings == settings and not one.group.stale and len(one.trials) > 1:
-                by_algo.setdefault(one.group.algo, {})[one.group.env] = one
+    for settings in dict.fromkeys(result.group.settings for result in results):
+        by_algo: dict[str, dict[str, GroupResult]] = {}
+        for result in results:
+            group = result.group
+            if group.settings == settings and not group.stale and len(result.finished) > 1:
+                by_algo.setdefault(group.algo, {})[group.env] = result
         for theirs in by_algo:
             tasks = [env for env in by_algo.get(ours, {}) if env in by_algo[theirs]]
             if theirs == ours or not tasks:
@@ -186,10 +188,10 @@ def improvements(found: Sequence[Statistics], ours: str) -> list[Improvement]:
     return compared
 
 
-def score_matrix(side: Sequence[Statistics], key: str) -> np.ndarray:
-    """``[runs, tasks]`` of one algorithm; a task with more seeds than another gives up its last."""
-    runs = min(len(one.trials) for one in side)
-    return np.array([[trial.summary[key] for trial in one.trials[:runs]] for one in side]).T
+def score_matrix(tasks: Sequence[GroupResult], key: str) -> np.ndarray:
+    """``[runs, tasks]`` of one algorithm; a task with more seeds than another loses its last."""
+    runs = min(len(task.finished) for task in tasks)
+    return np.array([[run.summary[key] for run in task.finished[:runs]] for task in tasks]).T
 
 
 def _with_interval(sides: Sequence[np.ndarray]) -> tuple[float, tuple[float, float]]:
@@ -217,7 +219,7 @@ def bootstrap_interval(
 
 @contextmanager
 def seeded_numpy() -> Iterator[None]:
-    """The same data give the same interval: rliable draws from numpy's global state."""
+    """Seed numpy's global state, which rliable draws from: equal data give equal intervals."""
     before = np.random.get_state()
     np.random.seed(0)
     try:

@@ -28,9 +28,9 @@ LINES: tuple[Literal["-", "--", "-.", ":"], ...] = ("-", "--", "-.", ":")
 OF_EPISODES = ("return", "cost")
 """What is drawn from the training episodes, smoothed, with the evaluations as points."""
 OLDER_NAMES = {"window_cvar": "window_signal"}
-"""What the oldest recorded runs call a logged figure."""
+"""The oldest recorded runs' name of a logged figure."""
 IN_COST_UNITS = ("cost", "window_mean", "window_cvar")
-"""What the cost limit can be held against."""
+"""What the cost limit is drawn beside."""
 
 
 class Band(NamedTuple):
@@ -56,7 +56,7 @@ def smoothed(run: Run, name: str, grid: np.ndarray) -> np.ndarray:
     counts = last - first
     with np.errstate(invalid="ignore"):
         means = (sums[last] - sums[first]) / np.where(counts > 0, counts, np.nan)
-    # A run that is still going has no curve beyond its last episode.
+    # An unfinished run has no curve beyond its last episode.
     return np.where(grid <= (steps[-1] if len(steps) else 0) + run.horizon, means, np.nan)
 
 
@@ -73,24 +73,24 @@ def training_band(group: Group, name: str) -> Band:
 
 
 def logged(line: dict[str, Any], name: str) -> float | None:
-    """A figure of a line of progress.jsonl, by its present name; None where it has none."""
-    found = line.get(name, line.get(OLDER_NAMES.get(name, name)))
-    return None if found is None else float(found)
+    """A figure of one epoch by its present name; None where the line has none."""
+    value = line.get(name, line.get(OLDER_NAMES.get(name, name)))
+    return None if value is None else float(value)
 
 
 def logged_band(group: Group, name: str) -> Band:
-    """A quantity from progress.jsonl."""
+    """A quantity that is logged after each epoch."""
 
     def value(line: dict[str, Any]) -> float:
-        found = logged(line, name)
-        return float("nan") if found is None else found
+        number = logged(line, name)
+        return float("nan") if number is None else number
 
     by_run = [{line["step"]: value(line) for line in run.progress} for run in group.runs]
     return _at_common_steps(by_run)
 
 
 def evaluation_band(group: Group, name: str) -> Band:
-    """Mean ``return_mean`` or ``cost_mean`` of the deterministic evaluations on the way."""
+    """Mean ``return_mean`` or ``cost_mean`` of the deterministic evaluations during training."""
     by_run = [{line["step"]: line[name] for line in run.evaluations} for run in group.runs]
     return _at_common_steps(by_run)
 
@@ -125,8 +125,7 @@ def colours(groups: Iterable[Group]) -> dict[str, str]:
 
 
 class Look(NamedTuple):
-    """How a group's curve is drawn: the colour and marker say the algorithm, the line its
-    settings."""
+    """How a group's curve is drawn: colour and marker show the algorithm, the line its settings."""
 
     colour: str
     marker: str
@@ -134,18 +133,18 @@ class Look(NamedTuple):
 
 
 def curve_label(group: Group, mark: dict[str, str]) -> str:
-    """What the legend says: the algorithm, the mark of its settings, and whether it is stale."""
+    """The legend's text: the algorithm, the mark of its settings, and whether it is stale."""
     return task_label(group._replace(env=group.algo), mark)
 
 
 def looks(groups: Sequence[Group], mark: dict[str, str]) -> dict[str, Look]:
     """A look for every label of the legend, in the order of the table's columns."""
-    found = {}
+    by_label = {}
     for number, (algo, colour) in enumerate(colours(groups).items()):
-        labels = dict.fromkeys(curve_label(one, mark) for one in groups if one.algo == algo)
+        labels = dict.fromkeys(curve_label(group, mark) for group in groups if group.algo == algo)
         for label, line in zip(labels, itertools.cycle(LINES)):
-            found[label] = Look(colour, MARKERS[number % len(MARKERS)], line)
-    return found
+            by_label[label] = Look(colour, MARKERS[number % len(MARKERS)], line)
+    return by_label
 
 
 def write_curves(
@@ -154,11 +153,11 @@ def write_curves(
     mark: dict[str, str] | None = None,
     names: Sequence[str] = OF_EPISODES,
 ) -> None:
-    """Draws the training curves of all runs at or below ``runs`` as PNG or SVG.
+    """Draw the training curves of all runs at or below ``runs`` as PNG or SVG.
 
     Args:
         mark: letters of settings, where the picture stands beside a table that has some.
-        names: what to draw: return, cost, or any other name in progress.jsonl.
+        names: what to draw: return, cost, or any other figure that is logged after each epoch.
     """
     if out.suffix not in (".png", ".svg"):
         raise InvalidInput(f"out is {str(out)!r}; its name must end in .png or .svg")
@@ -175,7 +174,7 @@ def write_curves(
     own = marks(groups)
     mark = own if mark is None else {settings: mark[settings] for settings in own}
     tasks = list(dict.fromkeys(group.env for group in groups))
-    look = looks(groups, mark)
+    by_label = looks(groups, mark)
     panels = [(task, name) for task in tasks for name in names]
     columns = min(2, len(names))
     rows = len(tasks) * math.ceil(len(names) / columns)
@@ -188,7 +187,7 @@ def write_curves(
     for axis, (task, name) in zip(by_task[:, : len(names)].flat, panels, strict=True):
         members = [group for group in groups if group.env == task]
         for group in members:
-            _draw(axis, group, name, look[curve_label(group, mark)])
+            _draw(axis, group, name, by_label[curve_label(group, mark)])
         axis.set_xlabel("environment steps")
         axis.set_ylabel(f"{name} of an episode" if name in OF_EPISODES else name)
         axis.set_title(f"{task}: {name}", fontsize=10, loc="left")
@@ -198,9 +197,9 @@ def write_curves(
         if name in IN_COST_UNITS:
             _draw_limits(axis, members)
     handles = [
-        Line2D([], [], color=one.colour, linestyle=one.line, marker=one.marker, markersize=4,
+        Line2D([], [], color=look.colour, linestyle=look.line, marker=look.marker, markersize=4,
                label=label)
-        for label, one in look.items()
+        for label, look in by_label.items()
     ]  # fmt: skip
     figure.legend(handles=handles, loc="outside upper center", ncols=min(3 * columns, len(handles)),
                   frameon=False)  # fmt: skip
@@ -213,18 +212,18 @@ def write_curves(
 
 
 def require_logged(groups: Sequence[Group], names: Sequence[str]) -> None:
-    """An error unless some run has each of ``names``."""
+    """Raise InvalidInput unless some run has each of ``names``."""
     lines = (line for group in groups for run in group.runs for line in run.progress)
-    present = {old: name for name, old in OLDER_NAMES.items()}
-    found = {present.get(name, name) for line in lines for name in line}
-    known = (found - {"step", "epoch"}) | {*OF_EPISODES}
+    newer = {old: name for name, old in OLDER_NAMES.items()}
+    columns = {newer.get(name, name) for line in lines for name in line}
+    known = (columns - {"step", "epoch"}) | {*OF_EPISODES}
     for name in names:
         if name not in known:
             raise InvalidInput(f"of names {name!r}; these runs have {', '.join(sorted(known))}")
 
 
 def caption(groups: Sequence[Group], mark: dict[str, str], names: Sequence[str]) -> str:
-    """What lines, bands and points are, with the window and the settings of each mark."""
+    """The meaning of lines, bands and points, the window, and the settings of each mark."""
     windows = sorted({window_steps(group.runs[0]) for group in groups})
     parts = []
     if any(name in OF_EPISODES for name in names):

@@ -6,25 +6,27 @@ import html
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-if TYPE_CHECKING:  # slow to import, and most forms need none of it
+if TYPE_CHECKING:  # slow to import, and most formats need none of it
     from rich.console import Console
 
 TEXT_COLUMNS = ("task", "algorithm", "source", "pair", "commit")
 """Columns that a terminal shows flush left."""
-
-
 PLAIN_WIDTH = 400
-"""Of tables that go to a file or a pipe, where nothing need be folded."""
+"""Characters in a line of a table for a file or a pipe, where nothing needs to be folded."""
 
 
 class Cell(NamedTuple):
+    """One cell of a table."""
+
     text: str
     style: Literal["plain", "bold", "grey"] = "plain"
     algo: str = ""
-    """The algorithm it speaks of, so that a page can hide it."""
+    """The algorithm that it is about, so that a page can hide it."""
 
 
 class Section(NamedTuple):
+    """A table with its title, notes below it, and lines to copy."""
+
     title: str
     header: tuple[str, ...]
     rows: list[tuple[Cell, ...]]
@@ -33,10 +35,10 @@ class Section(NamedTuple):
     """Lines to copy, such as commands."""
 
 
-def as_markdown(made: Iterable[Section], level: int = 2) -> str:
+def as_markdown(sections: Iterable[Section], level: int = 2) -> str:
     style = {"plain": "{}", "bold": "**{}**", "grey": "*{}*"}
     text = []
-    for section in made:
+    for section in sections:
         text.append(f"{'#' * level} {section.title}\n")
         rows = [section.header, ("---",) * len(section.header)]
         rows += [tuple(style[cell.style].format(cell.text) for cell in row) for row in section.rows]
@@ -48,7 +50,7 @@ def as_markdown(made: Iterable[Section], level: int = 2) -> str:
 
 
 def _paragraphs(lines: Iterable[str]) -> str:
-    """Lines with no more than one empty one between them."""
+    """Lines with at most one empty line between them."""
     kept: list[str] = []
     for line in "\n".join(lines).splitlines():
         if line or (kept and kept[-1]):
@@ -56,11 +58,11 @@ def _paragraphs(lines: Iterable[str]) -> str:
     return "\n".join(kept).rstrip() + "\n"
 
 
-def as_latex(made: Iterable[Section]) -> str:
+def as_latex(sections: Iterable[Section]) -> str:
     """Tables for ``booktabs`` and ``xcolor``; commands become comments."""
     style = {"plain": "{}", "bold": r"\textbf{{{}}}", "grey": r"\textcolor{{gray}}{{{}}}"}
     text = []
-    for section in made:
+    for section in sections:
         text.append(f"% {section.title}")
         if section.rows:
             text += [rf"\begin{{tabular}}{{l{'r' * (len(section.header) - 1)}}}", r"\toprule"]
@@ -84,13 +86,13 @@ def _escape(text: str) -> str:
 def as_html(section: Section) -> str:
     """A table whose cells name their algorithm; see templates/report.html."""
 
-    def cell(tag: str, one: Cell) -> str:
-        algo = f' data-algo="{html.escape(one.algo)}"' if one.algo else ""
-        return f'<{tag} class="{one.style}"{algo}>{html.escape(one.text)}</{tag}>'
+    def data_cell(cell: Cell) -> str:
+        algo = f' data-algo="{html.escape(cell.algo)}"' if cell.algo else ""
+        return f'<td class="{cell.style}"{algo}>{html.escape(cell.text)}</td>'
 
     def header(name: str, column: tuple[Cell, ...]) -> str:
-        # A column whose cells all speak of one algorithm is hidden with them.
-        algos = {one.algo for one in column}
+        # A column whose cells are all about one algorithm is hidden with them.
+        algos = {cell.algo for cell in column}
         whole = len(algos) == 1 and not section.rows[0][0].algo
         algo = f' data-algo="{html.escape(owner)}"' if whole and (owner := algos.pop()) else ""
         return f'<th scope="col"{algo}>{html.escape(name)}</th>'
@@ -98,34 +100,34 @@ def as_html(section: Section) -> str:
     heads = map(header, section.header, zip(*section.rows, strict=True))
     lines = ["<table><thead><tr>", *heads, "</tr></thead><tbody>"]
     for row in section.rows:
-        # A row that speaks of one algorithm is hidden whole.
+        # A row about one algorithm is hidden whole.
         owner = f' data-algo="{html.escape(row[0].algo)}"' if row[0].algo else ""
-        lines.append(f"<tr{owner}>" + "".join(cell("td", one) for one in row) + "</tr>")
+        lines.append(f"<tr{owner}>" + "".join(map(data_cell, row)) + "</tr>")
     return "".join(lines) + "</tbody></table>"
 
 
-def as_plain(made: Iterable[Section]) -> str:
+def as_plain(sections: Iterable[Section]) -> str:
     """Text without styles, the same whatever the terminal is."""
     from rich.console import Console
 
-    return _as_text(made, Console(highlight=False, width=PLAIN_WIDTH, force_terminal=False))
+    return _as_text(sections, Console(highlight=False, width=PLAIN_WIDTH, force_terminal=False))
 
 
-def as_terminal(made: Iterable[Section]) -> str:
+def as_terminal(sections: Iterable[Section]) -> str:
     """Text with ANSI styles where standard output is a terminal, and plain where it is not."""
     from rich.console import Console
 
     console = Console(highlight=False)
-    return _as_text(made, console) if console.is_terminal else as_plain(made)
+    return _as_text(sections, console) if console.is_terminal else as_plain(sections)
 
 
-def _as_text(made: Iterable[Section], console: Console) -> str:
+def _as_text(sections: Iterable[Section], console: Console) -> str:
     from rich.table import Table
     from rich.text import Text
 
     style = {"plain": "", "bold": "bold green", "grey": "grey50"}
     with console.capture() as captured:
-        for section in made:
+        for section in sections:
             table = Table(title=section.title, title_justify="left", title_style="bold")
             for name in section.header:
                 # Folded where the terminal is narrow: a figure that is cut off is another figure.

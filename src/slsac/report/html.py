@@ -19,7 +19,7 @@ from slsac._version import __version__
 from slsac.config.overrides import dotted, to_dict
 from slsac.errors import InvalidInput
 from slsac.formatting import cost_digits
-from slsac.report.aggregate import Statistics
+from slsac.report.aggregate import GroupResult
 from slsac.report.curves import (
     Band,
     colours,
@@ -31,14 +31,11 @@ from slsac.report.curves import (
 from slsac.report.formats import Cell, Section, as_html
 from slsac.report.read import WITHOUT_EFFECT, Group, Run
 from slsac.report.table import Summary, algorithms, marks, sections, summarise_runs, task_label
-from slsac.runs.layout import policy_digest
-
-CALIBRATION = "calibration.json"
-"""What `slsac certify` leaves in a run's folder: the cost critic's reliability curve."""
+from slsac.runs.layout import CALIBRATION, CONFIG, POLICY, policy_digest
 
 
 def write_report(runs: Sequence[Path], out: Path) -> None:
-    """Writes the report of all runs at or below ``runs``."""
+    """Write the report of all runs at or below ``runs``."""
     if out.suffix not in (".html", ".htm"):
         raise InvalidInput(f"out is {str(out)!r}; its name must end in .html")
     text = page(summarise_runs(runs))
@@ -48,9 +45,9 @@ def write_report(runs: Sequence[Path], out: Path) -> None:
 
 def page(summary: Summary) -> str:
     """The whole page as text."""
-    made = {section.title: section for section in sections(summary)}
-    first = made.pop("Return / cost")
-    listing = made["Runs"]
+    by_title = {section.title: section for section in sections(summary)}
+    first = by_title.pop("Return / cost")
+    listing = by_title["Runs"]
     runs, tasks = len(summary.runs), len({group.env for group in summary.groups})
     names = algorithms(summary.groups)
     headline = (
@@ -63,7 +60,7 @@ def page(summary: Summary) -> str:
         "cost, and how they came to it.",
         "table_one": _block(first, "grid"),
         "tables": "".join(
-            f"<h3>{html.escape(title)}</h3>{_block(section)}" for title, section in made.items()
+            f"<h3>{html.escape(title)}</h3>{_block(section)}" for title, section in by_title.items()
         )
         + "<details><summary>Commands that repeat these runs at the commits above</summary>"
         f"<pre><code>{html.escape(chr(10).join(listing.code))}</code></pre></details>",
@@ -117,13 +114,13 @@ def as_script_json(value: Any) -> str:
 
 
 def data(summary: Summary) -> dict[str, Any]:
-    """What the charts are drawn from."""
+    """The data that the charts are drawn from."""
     mark = marks(summary.groups)
     colour = colours(summary.groups)
     by_label: dict[str, list[Group]] = {}
     for group in summary.groups:
         by_label.setdefault(task_label(group, mark), []).append(group)
-    finished = {id(one.group): one for one in summary.statistics}
+    results = {id(result.group): result for result in summary.results}
     return {
         "algorithms": [{"name": algo, "colour": colour[algo]} for algo in colour],
         "panels": [
@@ -135,31 +132,32 @@ def data(summary: Summary) -> dict[str, Any]:
                 "limit": members[0].config.cost_limit,
                 "cost_digits": cost_digits(members[0].config.cost_limit),
                 "window_steps": window_steps(members[0].runs[0]),
-                "groups": [_group(group, finished.get(id(group))) for group in members],
+                "groups": [_group(group, results.get(id(group))) for group in members],
             }
             for label, members in by_label.items()
         ],
     }
 
 
-def _group(group: Group, found: Statistics | None) -> dict[str, Any]:
+def _group(group: Group, result: GroupResult | None) -> dict[str, Any]:
+    finished = result.finished if result else ()
     return {
         "algo": group.algo,
         "tail_fraction": group.config.tail_fraction,
         "seeds": [run.config.seed for run in group.runs],
-        "return": found and found.episode_return.mean,
-        "cost": found and found.cost.mean,
-        "cvar": found and found.cvar.mean,
-        "trials": [
+        "return": result and result.episode_return.mean,
+        "cost": result and result.cost.mean,
+        "cvar": result and result.cvar.mean,
+        "runs": [
             {
-                "seed": trial.seed,
-                "return": trial.summary["return_mean"],
-                "cost": trial.summary["cost_mean"],
-                "cvar": trial.summary["cost_cvar"],
+                "seed": run.seed,
+                "return": run.summary["return_mean"],
+                "cost": run.summary["cost_mean"],
+                "cvar": run.summary["cost_cvar"],
             }
-            for trial in (found.trials if found else ())
+            for run in finished
         ],
-        "costs": [float(c) for trial in (found.trials if found else ()) for c in trial.costs],
+        "costs": [float(cost) for run in finished for cost in run.costs],
         "curves": {name: _band(training_band(group, name)) for name in ("return", "cost")},
         "evaluations": {
             name: _band(evaluation_band(group, f"{name}_mean")) for name in ("return", "cost")
@@ -167,7 +165,7 @@ def _group(group: Group, found: Statistics | None) -> dict[str, Any]:
         "multiplier": _band(logged_band(group, "multiplier")),
         # The first recorded runs know their signal alone, which for SL-SAC is this CVaR.
         "window_cvar": _band(logged_band(group, "window_cvar")),
-        "calibration": [one for run in group.runs if (one := calibration(run)) is not None],
+        "calibration": [curve for run in group.runs if (curve := calibration(run)) is not None],
     }
 
 
@@ -183,24 +181,24 @@ def _band(band: Band) -> dict[str, list[float | None]]:
 
 
 def calibration(run: Run) -> dict[str, Any] | None:
-    """The reliability curve that a certificate of the run's policy left in its folder, if any."""
+    """The cost critic's reliability curve that `slsac certify` left in the run's folder, if any."""
     path = run.path / CALIBRATION
     if not path.exists():
         return None
     try:
-        found = json.loads(path.read_text())
-        nominal, observed = map(list, (found["nominal"], found["observed"]))
+        curve = json.loads(path.read_text())
+        nominal, observed = map(list, (curve["nominal"], curve["observed"]))
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInput(f"{path} cannot be read: {type(error).__name__} {error}") from None
-    policy = run.path / "policy.safetensors"
-    if not policy.exists() or found.get("policy_sha256") != policy_digest(run.path):
-        return None  # the run has learned on since
+    policy = run.path / POLICY
+    if not policy.exists() or curve.get("policy_sha256") != policy_digest(run.path):
+        return None  # the run has been trained further since
     return {
         "seed": run.config.seed,
         "nominal": nominal,
         "observed": observed,
-        "wasserstein": found.get("wasserstein"),
-        "delta": found.get("delta"),
+        "wasserstein": curve.get("wasserstein"),
+        "delta": curve.get("delta"),
     }
 
 
@@ -233,7 +231,7 @@ def config_differences(groups: Sequence[Group]) -> Section:
     if not rows:
         return Section("Configuration", (), [], ("All runs have the same configuration.",))
     note = (
-        "Only fields that differ; all others, and the seeds, are in each run's config.json."
+        f"Only fields that differ; all others, and the seeds, are in each run's {CONFIG}."
         if len(columns) > 1
         else ""
     )
@@ -247,16 +245,17 @@ def _text(value: Any) -> str:
 
 
 def versions(runs: Sequence[Run]) -> Section:
-    """Versions and machines, each value with the runs that have it where they differ."""
-    facts: dict[str, dict[str, list[str]]] = {}
+    """Versions and machines; where runs differ, each value with the algorithms that have it."""
+    algos_by_value: dict[str, dict[str, list[str]]] = {}
     for run in runs:
-        known = {name: value for name, value in run.facts.items() if not isinstance(value, dict)}
-        known |= run.facts.get("versions", {})
-        for name, value in known.items():
+        flat = {name: v for name, v in run.provenance.items() if not isinstance(v, dict)}
+        flat |= run.provenance.get("versions", {})
+        for name, value in flat.items():
             text = str(value)[:9] if name == "commit" else str(value)
-            facts.setdefault(name, {}).setdefault(text or "none", []).append(run.config.algo)
+            by_value = algos_by_value.setdefault(name, {})
+            by_value.setdefault(text or "none", []).append(run.config.algo)
     rows: list[tuple[Cell, ...]] = []
-    for name, values in facts.items():
+    for name, values in algos_by_value.items():
         if len(values) == 1:
             text = next(iter(values))
         else:

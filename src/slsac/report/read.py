@@ -1,10 +1,11 @@
-"""Finding and reading run directories, whole ones and those recorded under ``results/``."""
+"""Finding and reading run directories, and grouping runs that differ in their seed alone."""
 
 from __future__ import annotations
 
 import dataclasses
 import shlex
 from collections.abc import Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,23 +19,38 @@ from slsac.stats.summary import Evaluation, from_record
 
 WITHOUT_EFFECT = ("worker_processes",)
 """Config fields on which no number of a run depends."""
-STALE = "STALE"
-"""A file of this name in a run's folder says that later changes of the source altered learning."""
+
+Log = list[dict[str, Any]]
 
 
-class Run(NamedTuple):
-    """All that a run directory says, read into memory."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Run:
+    """A run directory's contents. Each log is read when it is first asked for."""
 
     path: Path
     config: Config
     horizon: int
     """Steps after which an episode of the task is truncated."""
-    facts: dict[str, Any]
-    progress: list[dict[str, Any]]
-    episodes: list[dict[str, Any]]
-    evaluations: list[dict[str, Any]]
-    timing: list[dict[str, Any]]
+    provenance: dict[str, Any]
+    """Versions, commit and machine; see `slsac.runs.provenance`."""
     stale: bool
+    """Whether later changes of the source altered learning."""
+
+    @cached_property
+    def progress(self) -> Log:
+        return read_lines(self.path / layout.PROGRESS)
+
+    @cached_property
+    def episodes(self) -> Log:
+        return read_lines(self.path / layout.EPISODES)
+
+    @cached_property
+    def evaluations(self) -> Log:
+        return read_lines(self.path / layout.EVALUATIONS)
+
+    @cached_property
+    def timing(self) -> Log:
+        return read_lines(self.path / layout.TIMING)
 
 
 def find_runs(paths: Iterable[Path]) -> list[Run]:
@@ -44,16 +60,12 @@ def find_runs(paths: Iterable[Path]) -> list[Run]:
     for path in paths:
         if not path.exists():
             raise InvalidInput(f"runs {str(path)!r} does not exist; name run directories")
-        found = {
-            config.parent
-            for config in ([path / "config.json"] if _is_run(path) else path.rglob("config.json"))
-            if _is_run(config.parent)
-        }
-        if not found and path.is_dir():
+        below = [path] if layout.is_run(path) else _runs_below(path)
+        if not below and path.is_dir():
             raise InvalidInput(
                 f"runs {str(path)!r} holds no run; name run directories or folders above them"
             )
-        folders |= found
+        folders.update(below)
     # A glob such as results/* names files too, and overlapping paths name a run twice.
     unique = {folder.resolve(): folder for folder in sorted(folders)}
     if not unique:
@@ -62,15 +74,15 @@ def find_runs(paths: Iterable[Path]) -> list[Run]:
     return [read_run(folder) for folder in unique.values()]
 
 
-def _is_run(folder: Path) -> bool:
-    return (folder / "config.json").exists() and (folder / "progress.jsonl").exists()
+def _runs_below(folder: Path) -> list[Path]:
+    configs = folder.rglob(layout.CONFIG)
+    return [config.parent for config in configs if layout.is_run(config.parent)]
 
 
 def read_run(folder: Path) -> Run:
-    config, spec, facts = config_file.read(folder)
-    progress, episodes, evaluations, timing = (read_lines(folder / name) for name in layout.LOGS)
-    stale = (folder / STALE).exists()
-    return Run(folder, config, spec.horizon, facts, progress, episodes, evaluations, timing, stale)
+    """The run in ``folder``."""
+    config, spec, provenance = config_file.read(folder)
+    return Run(folder, config, spec.horizon, provenance, (folder / layout.STALE).exists())
 
 
 def final_episodes(run: Run) -> Evaluation | None:
@@ -82,27 +94,27 @@ def final_episodes(run: Run) -> Evaluation | None:
 
 
 def steps_per_second(run: Run) -> float | None:
-    """Training speed over all epochs, those that an interruption made it repeat included."""
+    """Training speed over all epochs, including those repeated after an interruption."""
     seconds = sum(line["seconds"] for line in run.timing)
     steps = sum(line["seconds"] * line["steps_per_second"] for line in run.timing)
     return steps / seconds if seconds else None
 
 
 def changes(config: Config) -> dict[str, Any]:
-    """The fields, but for the seed, in which ``config`` differs from its preset."""
+    """The fields, except the seed, in which ``config`` differs from its preset."""
     changed = differing(config, preset(config.algo, config.env))
     return {name: value for name, (value, _) in changed.items() if name != "seed"}
 
 
 def command(config: Config) -> str:
-    """The command that makes the run: its preset, and every field that differs from it."""
+    """The command that repeats the run: its preset, and every field that differs from it."""
     return shlex.join(["slsac", "train", *as_flags(config)])
 
 
 def without_seed(config: Config) -> Config:
-    """What runs that may be averaged have in common: all that their numbers depend on."""
-    alike: dict[str, Any] = {name: 0 for name in WITHOUT_EFFECT if hasattr(config, name)}
-    return dataclasses.replace(config, seed=0, **alike)
+    """``config`` with equal values for its seed and for all fields without effect."""
+    equal: dict[str, Any] = {name: 0 for name in WITHOUT_EFFECT if hasattr(config, name)}
+    return dataclasses.replace(config, seed=0, **equal)
 
 
 class Group(NamedTuple):
@@ -122,8 +134,8 @@ def group_runs(runs: Iterable[Run]) -> tuple[list[Group], list[str]]:
     members: dict[tuple[Config, bool], dict[int, Run]] = {}
     notes = []
     for run in runs:
-        same = members.setdefault((without_seed(run.config), run.stale), {})
-        first = same.setdefault(run.config.seed, run)
+        by_seed = members.setdefault((without_seed(run.config), run.stale), {})
+        first = by_seed.setdefault(run.config.seed, run)
         if first is not run:
             notes.append(
                 f"{run.path} repeats {first.path} (same configuration and seed) and is left out"
@@ -132,11 +144,7 @@ def group_runs(runs: Iterable[Run]) -> tuple[list[Group], list[str]]:
         Group(
             config.algo,
             config.env,
-            ", ".join(
-                f"{name}={_brief(value)}"
-                for name, value in changes(config).items()
-                if name not in WITHOUT_EFFECT
-            ),
+            _settings(config),
             stale,
             config,
             tuple(by_seed[seed] for seed in sorted(by_seed)),
@@ -144,6 +152,11 @@ def group_runs(runs: Iterable[Run]) -> tuple[list[Group], list[str]]:
         for (config, stale), by_seed in members.items()
     ]
     return groups, notes
+
+
+def _settings(config: Config) -> str:
+    values = {name: v for name, v in changes(config).items() if name not in WITHOUT_EFFECT}
+    return ", ".join(f"{name}={_brief(value)}" for name, value in values.items())
 
 
 def _brief(value: Any) -> str:

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from slsac.errors import InvalidInput
 from slsac.formatting import cost_digits, extra_means
-from slsac.report.aggregate import Spread, Statistics, improvements, statistics, trials_of
+from slsac.report.aggregate import GroupResult, Spread, finished_runs, group_results, improvements
 from slsac.report.formats import Cell, Section, as_latex, as_markdown, as_plain, as_terminal
 from slsac.report.published import ALGORITHM_ORDER, TASK_ORDER, hours_per_million_steps, reference
 from slsac.report.read import (
@@ -32,23 +32,23 @@ FORMATS = {".txt": "plain", ".md": "markdown", ".tex": "latex", ".csv": "csv"}
 
 
 class Summary(NamedTuple):
-    """Everything that is said about a set of runs."""
+    """A set of runs, the groups they make, and the groups' results."""
 
     runs: list[Run]
     groups: list[Group]
-    statistics: list[Statistics]
+    results: list[GroupResult]
     notes: list[str]
 
 
 def summarise_runs(paths: Iterable[Path]) -> Summary:
-    """Reads the runs at or below ``paths`` and averages those that differ in their seed alone."""
+    """Read the runs at or below ``paths`` and average those that differ in their seed alone."""
     runs = find_runs(paths)
     groups, notes = group_runs(runs)
     groups.sort(key=_place)
     unfinished = [str(run.path) for run in runs if final_episodes(run) is None]
     if unfinished:
         notes.append(f"without a final evaluation, and not counted: {', '.join(unfinished)}")
-    return Summary(runs, groups, statistics(groups), notes)
+    return Summary(runs, groups, group_results(groups), notes)
 
 
 def _place(group: Group) -> tuple[int, str, bool, str, int, str]:
@@ -65,13 +65,13 @@ def _place(group: Group) -> tuple[int, str, bool, str, int, str]:
 
 def algorithms(groups: Iterable[Group]) -> list[str]:
     """The algorithms in Table 1's order."""
-    found = {group.algo for group in groups}
-    known = [algo for algo in ALGORITHM_ORDER if algo in found]
-    return known + sorted(found - set(known))
+    names = {group.algo for group in groups}
+    known = [algo for algo in ALGORITHM_ORDER if algo in names]
+    return known + sorted(names - set(known))
 
 
 def marks(groups: Iterable[Group]) -> dict[str, str]:
-    """A letter for every settings that are not the preset's own: ``[a]``, ``[b]``, ..."""
+    """A letter for all settings other than the preset's own: ``[a]``, ``[b]``, ..."""
     settings = dict.fromkeys(group.settings for group in groups if group.settings)
     return {text: f"[{_letters(number)}]" for number, text in enumerate(settings)}
 
@@ -82,14 +82,19 @@ def _letters(number: int) -> str:
 
 
 def sections(summary: Summary) -> list[Section]:
-    """What `slsac table` shows, in its order."""
-    found = summary.statistics
+    """The sections of `slsac table`, in its order; those with nothing to say are left out."""
+    results = summary.results
     mark = marks(summary.groups)
-    made = [table_one(found, mark), over_seeds(found, mark), against_published(found, mark)]
-    made += [improvement(found, mark), training_time(found, mark), listing(summary.runs, mark)]
-    first = made[0]
-    made[0] = first._replace(notes=(*first.notes, *summary.notes))
-    return [section for section in made if section.rows or section.notes]
+    first = table_one(results, mark)
+    every = (
+        first._replace(notes=(*first.notes, *summary.notes)),
+        over_seeds(results, mark),
+        against_published(results, mark),
+        improvement(results, mark),
+        training_time(results, mark),
+        listing(summary.runs, mark),
+    )
+    return [section for section in every if section.rows or section.notes]
 
 
 def task_label(group: Group, mark: dict[str, str]) -> str:
@@ -97,59 +102,63 @@ def task_label(group: Group, mark: dict[str, str]) -> str:
     return " ".join(filter(None, parts))
 
 
-def table_one(found: Sequence[Statistics], mark: dict[str, str]) -> Section:
+def table_one(results: Sequence[GroupResult], mark: dict[str, str]) -> Section:
     """Return and cost with a row for each task and a column for each algorithm."""
-    columns = algorithms(one.group for one in found)
-    labels = dict.fromkeys(task_label(one.group, mark) for one in found)
+    columns = algorithms(result.group for result in results)
+    labels = dict.fromkeys(task_label(result.group, mark) for result in results)
     rows = []
     for label in labels:
-        row = {one.group.algo: one for one in found if task_label(one.group, mark) == label}
-        safe = [one for one in row.values() if one.safe]
-        best = max(safe, key=lambda one: one.episode_return.mean, default=None)
+        row = {
+            result.group.algo: result
+            for result in results
+            if task_label(result.group, mark) == label
+        }
+        safe = [result for result in row.values() if result.safe]
+        best = max(safe, key=lambda result: result.episode_return.mean, default=None)
         cells = [Cell(label)]
         for algo in columns:
             if algo not in row:
                 cells.append(Cell("", algo=algo))
                 continue
-            one = row[algo]
+            result = row[algo]
             style: Literal["plain", "bold", "grey"] = (
-                "bold" if one is best else "plain" if one.safe else "grey"
+                "bold" if result is best else "plain" if result.safe else "grey"
             )
-            text = f"{one.episode_return.mean:.1f} / {one.cost.mean:.{_digits(one)}f}"
+            text = f"{result.episode_return.mean:.1f} / {result.cost.mean:.{_digits(result)}f}"
             cells.append(Cell(text, style, algo))
         rows.append(tuple(cells))
     notes = [f"{letter} {text}" for text, letter in mark.items()]
-    seeds = sorted({len(one.trials) for one in found})
+    seeds = sorted({len(result.finished) for result in results})
     if seeds:
         span = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
         notes.insert(0, f"Means over {span} seed{'s' if seeds[-1] > 1 else ''} of the final "
                      "evaluation's episodes. Bold: the highest return among those whose mean cost "
                      "keeps the limit. Grey (Markdown: italics): over the limit.")  # fmt: skip
-    if not found:
+    if not results:
         notes.insert(0, "No run has come to its final evaluation yet.")
     return Section("Return / cost", ("task", *columns), rows, tuple(notes))
 
 
-def over_seeds(found: Sequence[Statistics], mark: dict[str, str]) -> Section:
+def over_seeds(results: Sequence[GroupResult], mark: dict[str, str]) -> Section:
     """Spread over seeds, tail and violations of every group."""
     header = ("task", "algorithm", "seeds", "return", "IQM of return", "limit", "cost",
               "IQM of cost", "cost CVaR (tail)", "over limit")  # fmt: skip
     rows = [
         _row(
-            one, mark,
-            f"{len(one.trials)}",
-            plus_minus(one.episode_return, 1), interquartile(one.episode_return, 1),
-            f"{one.group.config.cost_limit:g}",
-            plus_minus(one.cost, _digits(one)), interquartile(one.cost, _digits(one)),
-            f"{one.cvar.mean:.{_digits(one)}f} ({100 * one.group.config.tail_fraction:g} %)",
-            f"{100 * one.violation_rate.mean:.0f} %",
+            result, mark,
+            f"{len(result.finished)}",
+            plus_minus(result.episode_return, 1), interquartile(result.episode_return, 1),
+            f"{result.group.config.cost_limit:g}",
+            plus_minus(result.cost, _digits(result)), interquartile(result.cost, _digits(result)),
+            _cvar(result),
+            f"{100 * result.violation_rate.mean:.0f} %",
         )
-        for one in found
+        for result in results
     ]  # fmt: skip
     notes = ["± is the standard error of the mean over seeds; IQM is the interquartile mean with "
              "its 95 % stratified bootstrap interval. CVaR and the share of episodes over the "
              "limit are taken of each run and then averaged over seeds."]  # fmt: skip
-    if any(len(one.trials) == 1 for one in found):
+    if any(len(result.finished) == 1 for result in results):
         notes.append("One seed has no spread over seeds, so nothing is given for it.")
     return Section("Over seeds", header, rows, tuple(notes) if rows else ())
 
@@ -165,27 +174,32 @@ def interquartile(spread: Spread, digits: int) -> str:
     return f"{spread.iqm:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
 
 
-def _digits(one: Statistics) -> int:
-    return cost_digits(one.group.config.cost_limit)
+def _digits(result: GroupResult) -> int:
+    return cost_digits(result.group.config.cost_limit)
 
 
-def _row(one: Statistics, mark: dict[str, str], *texts: str) -> tuple[Cell, ...]:
-    algo = one.group.algo
-    named = (task_label(one.group, mark), algo, *texts)
+def _cvar(result: GroupResult) -> str:
+    tail_percent = 100 * result.group.config.tail_fraction
+    return f"{result.cvar.mean:.{_digits(result)}f} ({tail_percent:g} %)"
+
+
+def _row(result: GroupResult, mark: dict[str, str], *texts: str) -> tuple[Cell, ...]:
+    algo = result.group.algo
+    named = (task_label(result.group, mark), algo, *texts)
     return tuple(Cell(text, algo=algo) for text in named)
 
 
-def against_published(found: Sequence[Statistics], mark: dict[str, str]) -> Section:
+def against_published(results: Sequence[GroupResult], mark: dict[str, str]) -> Section:
     """Our figures, the published ones, and the difference."""
     header = ("task", "algorithm", "return", "published", "difference", "cost", "published",
               "difference", "source")  # fmt: skip
     rows = []
-    for one in found:
-        published = reference(one.group.algo, one.group.env)
+    for result in results:
+        published = reference(result.group.algo, result.group.env)
         if published is not None:
-            ours, cost, digits = one.episode_return.mean, one.cost.mean, _digits(one)
+            ours, cost, digits = result.episode_return.mean, result.cost.mean, _digits(result)
             rows.append(_row(
-                one, mark,
+                result, mark,
                 f"{ours:.1f}", f"{published.episode_return:g}",
                 f"{ours - published.episode_return:+.1f}",
                 f"{cost:.{digits}f}", f"{published.cost:g}",
@@ -199,37 +213,37 @@ def against_published(found: Sequence[Statistics], mark: dict[str, str]) -> Sect
     return Section("Against published figures", header, rows, tuple(notes) if rows else ())
 
 
-def improvement(found: Sequence[Statistics], mark: dict[str, str]) -> Section:
+def improvement(results: Sequence[GroupResult], mark: dict[str, str]) -> Section:
     """Probability that a run of SL-SAC beats one of another algorithm."""
-    columns = algorithms(one.group for one in found)
+    columns = algorithms(result.group for result in results)
     ours = "sl-sac" if "sl-sac" in columns else columns[0] if columns else ""
     rows = []
-    for one in improvements(found, ours):
-        low, high = one.higher_return_interval
-        cost_low, cost_high = one.lower_cost_interval
+    for pair in improvements(results, ours):
+        low, high = pair.higher_return_interval
+        cost_low, cost_high = pair.lower_cost_interval
         texts = (
-            f"{one.ours} over {one.theirs} {mark.get(one.settings, '')}".strip(),
-            f"{len(one.tasks)}", f"{one.seeds[0]} / {one.seeds[1]}",
-            f"{one.higher_return:.2f} [{low:.2f}, {high:.2f}]",
-            f"{one.lower_cost:.2f} [{cost_low:.2f}, {cost_high:.2f}]",
+            f"{pair.ours} over {pair.theirs} {mark.get(pair.settings, '')}".strip(),
+            f"{len(pair.tasks)}", f"{pair.seeds[0]} / {pair.seeds[1]}",
+            f"{pair.higher_return:.2f} [{low:.2f}, {high:.2f}]",
+            f"{pair.lower_cost:.2f} [{cost_low:.2f}, {cost_high:.2f}]",
         )  # fmt: skip
-        rows.append(tuple(Cell(text, algo=one.theirs) for text in texts))
+        rows.append(tuple(Cell(text, algo=pair.theirs) for text in texts))
     header = ("pair", "tasks", "seeds", "P(higher return)", "P(lower cost)")
     note = ("A run of the first against a run of the second on the same task, ties half, averaged "
             "over tasks; 95 % stratified bootstrap interval. Needs two seeds of both.")  # fmt: skip
     return Section("Probability of improvement", header, rows, (note,) if rows else ())
 
 
-def training_time(found: Sequence[Statistics], mark: dict[str, str]) -> Section:
+def training_time(results: Sequence[GroupResult], mark: dict[str, str]) -> Section:
     """Speed, and hours for 1,000,000 steps beside the paper's."""
     rows = []
-    for one in found:
-        speed = one.steps_per_second
+    for result in results:
+        speed = result.steps_per_second
         if speed is not None:
-            cores = sorted({str(run.facts["cores"]) for run in one.group.runs})
-            paper = hours_per_million_steps(one.group.algo, one.group.env)
+            cores = sorted({str(run.provenance["cores"]) for run in result.group.runs})
+            paper = hours_per_million_steps(result.group.algo, result.group.env)
             rows.append(_row(
-                one, mark, f"{speed:.0f}", ", ".join(cores), f"{1e6 / speed / 3600:.1f}",
+                result, mark, f"{speed:.0f}", ", ".join(cores), f"{1e6 / speed / 3600:.1f}",
                 f"{paper:g}" if paper is not None else "",
             ))  # fmt: skip
     header = ("task", "algorithm", "steps/s", "cores", "hours per 1M steps", "paper's, V100")
@@ -241,9 +255,10 @@ def listing(runs: Sequence[Run], mark: dict[str, str]) -> Section:
     """Every run, with the command that makes it."""
     rows = []
     groups = [group_runs([run])[0][0] for run in runs]
-    summaries = [next((trial.summary for trial in trials_of(group)), None) for group in groups]
+    finished = [finished_runs(group) for group in groups]
+    summaries = [only[0].summary if only else None for only in finished]
     extras = [extra_means(summary or {}) for summary in summaries]
-    names = tuple(dict.fromkeys(name for one in extras for name in one))
+    names = tuple(dict.fromkeys(name for means in extras for name in means))
     for run, group, summary, known in zip(runs, groups, summaries, extras, strict=True):
         digits = cost_digits(run.config.cost_limit)
         speed = steps_per_second(run)
@@ -258,8 +273,8 @@ def listing(runs: Sequence[Run], mark: dict[str, str]) -> Section:
             run.config.algo, task_label(group, mark), f"{run.config.seed}",
             f"{run.config.steps if summary else done:,}", *figures,
             *(f"{known[name]:.2f}" if name in known else "" for name in names),
-            "" if speed is None else f"{speed:.0f}", f"{run.facts['cores']}",
-            (run.facts.get("commit") or "unknown")[:9],
+            "" if speed is None else f"{speed:.0f}", f"{run.provenance['cores']}",
+            (run.provenance.get("commit") or "unknown")[:9],
         )  # fmt: skip
         rows.append(tuple(Cell(text, algo=run.config.algo) for text in texts))
     header = ("algorithm", "task", "seed", "steps", "return", "cost", "cost CVaR", "over limit",
@@ -273,7 +288,7 @@ def _with_error(mean: float, error: float | None, digits: int) -> str:
     return text if error is None else f"{text} ± {error:.{digits}f}"
 
 
-def as_csv(found: Sequence[Statistics]) -> str:
+def as_csv(results: Sequence[GroupResult]) -> str:
     """A line for each group of runs, at full precision."""
     names = [
         "task", "algorithm", "settings", "stale", "seeds", "steps", "cost_limit", "tail_fraction",
@@ -286,25 +301,25 @@ def as_csv(found: Sequence[Statistics]) -> str:
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(names)
-    for one in found:
-        group, config = one.group, one.group.config
+    for result in results:
+        group, config = result.group, result.group.config
         row: list[object] = [
-            group.env, group.algo, group.settings, group.stale, len(one.trials), config.steps,
-            config.cost_limit, config.tail_fraction, one.safe,
+            group.env, group.algo, group.settings, group.stale, len(result.finished), config.steps,
+            config.cost_limit, config.tail_fraction, result.safe,
         ]  # fmt: skip
         for name in spreads:
-            spread: Spread = getattr(one, name)
+            spread: Spread = getattr(result, name)
             row += [spread.mean, spread.standard_error, spread.iqm]
             row += spread.interval or (None, None)
         published = reference(group.algo, group.env)
-        row += [one.steps_per_second, *(published or (None, None, None))]
+        row += [result.steps_per_second, *(published or (None, None, None))]
         writer.writerow(row)
     return file.getvalue()
 
 
 def render(summary: Summary, form: str) -> str:
     if form == "csv":
-        return as_csv(summary.statistics)
+        return as_csv(summary.results)
     renderers = {
         "terminal": as_terminal,
         "plain": as_plain,
@@ -315,10 +330,10 @@ def render(summary: Summary, form: str) -> str:
 
 
 def write_table(runs: Sequence[Path], out: Path, form: str | None = None) -> None:
-    """Writes the table of all runs at or below ``runs``.
+    """Write the table of all runs at or below ``runs``.
 
     Args:
-        form: a value of `FORMATS`; if not given, the file's name says it.
+        form: a value of `FORMATS`; if None, the file's name says it.
     """
     if form is None and out.suffix not in FORMATS:
         raise InvalidInput(f"out is {str(out)!r}; its name must end in one of {', '.join(FORMATS)}")

@@ -230,12 +230,12 @@ function hover(card, drawing, { box, toX, width, groups, pick, points, digits })
 // Return against a measure of cost, one mark for each seed and a large one for their mean.
 function scatter(id, { title, aside, cost, name }) {
   const card = byId(id);
-  const groups = visible().filter((group) => group.trials.length);
+  const groups = visible().filter((group) => group.runs.length);
   if (!groups.length) return empty(card, title, "No selected run has come to its final evaluation.");
-  const trials = groups.flatMap((group) => group.trials);
-  const least = Math.min(0, ...trials.map(cost));
-  const [, high] = extent(trials.map(cost).concat(panel.limit * 1.3), least);
-  const [bottom, top] = extent(trials.map((trial) => trial.return));
+  const runs = groups.flatMap((group) => group.runs);
+  const least = Math.min(0, ...runs.map(cost));
+  const [, high] = extent(runs.map(cost).concat(panel.limit * 1.3), least);
+  const [bottom, top] = extent(runs.map((run) => run.return));
   const { drawing, box, toX, toY } = frame(card, {
     title, aside, height: 290, x: { low: least - (high - least) * 0.03, high, name }, y: { low: bottom, high: top },
     label: `${title}: ${groups.map((group) => `${group.algo} return ${number(group.return)} ${name} ${number(cost(group), panel.cost_digits)}`).join("; ")}`,
@@ -247,8 +247,8 @@ function scatter(id, { title, aside, cost, name }) {
   const labels = [];
   for (const group of groups) {
     const { colour, shape: kind } = look.get(group.algo);
-    if (group.trials.length > 1) {
-      for (const trial of group.trials) drawing.append(shape(kind, toX(cost(trial)), toY(trial.return), 3, colour));
+    if (group.runs.length > 1) {
+      for (const run of group.runs) drawing.append(shape(kind, toX(cost(run)), toY(run.return), 3, colour));
     }
     const x = toX(cost(group));
     const y = toY(group.return);
@@ -330,12 +330,12 @@ function calibration() {
 }
 
 function facts() {
-  const groups = visible().filter((group) => group.trials.length);
+  const groups = visible().filter((group) => group.runs.length);
   const safe = groups.filter((group) => group.cost <= panel.limit);
   const best = safe.reduce((a, b) => (a && a.return >= b.return ? a : b), null);
   const over = groups.filter((group) => group.cost > panel.limit);
   const fact = (kind, head, text) => element("li", { class: kind }, element("b", {}, head), element("span", {}, text));
-  const runs = groups.reduce((sum, group) => sum + group.trials.length, 0);
+  const runs = groups.reduce((sum, group) => sum + group.runs.length, 0);
   byId("facts").replaceChildren(
     fact("", panel.env, panel.settings ? `${panel.settings}${panel.stale ? " (stale)" : ""}` : `the preset's own settings${panel.stale ? " (stale)" : ""}`),
     fact("", `cost limit ${brief(panel.limit)}`, `per episode, undiscounted; tail: worst ${worst(panel.groups)}`),

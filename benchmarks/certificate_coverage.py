@@ -1,7 +1,7 @@
-"""Is a certificate right as often as it says? Repeated trials on tasks whose answers are known.
+"""Is a certificate right as often as it claims? Repeated trials on tasks with known answers.
 
 `python benchmarks/certificate_coverage.py`: each trial plays 200 fresh episodes of a fixed policy
-and makes the certificate's statements; a statement is right if the known answer is within it.
+and makes the certificate's statements; a statement is right if it includes the known answer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TAIL_FRACTIONS = (0.5, 0.1)
 
 
 class Rare(Probe):
-    """One step that costs 100 in one episode of fifty, and else up to 5: most of CVaR is rare."""
+    """One step that costs 100 in 2 % of episodes and up to 5 otherwise: rare costs rule CVaR."""
 
     CHANCE, LARGEST = 0.02, 100.0
 
@@ -56,7 +56,7 @@ def counts(effort: float, cost_limit: float) -> Task:
 
 
 def discrete_cvar(values: np.ndarray, chances: np.ndarray, tail_fraction: float) -> float:
-    """Mean of the worst share, values being in increasing order."""
+    """Mean of the worst ``tail_fraction`` of outcomes; ``values`` ascend."""
     above = 1.0 - np.cumsum(chances)
     return float((np.clip(tail_fraction - above, 0.0, chances) * values).sum() / tail_fraction)
 
@@ -95,8 +95,8 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=200)
     parser.add_argument("--confidence", type=float, default=0.95)
     options = parser.parse_args()
-    sure = options.confidence
-    print(f"{options.trials} trials of {options.episodes} episodes, confidence {sure:g}\n")
+    confidence = options.confidence
+    print(f"{options.trials} trials of {options.episodes} episodes, confidence {confidence:g}\n")
     print("| costs | statement | truth | median bound | right |")
     print("|---|---|---|---|---|")
     credible = 0
@@ -110,17 +110,18 @@ def main() -> None:
         over = [int((costs > task.cost_limit).sum()) for costs in samples]
         row(
             f"share over {task.cost_limit:g}", task.violation,
-            [share_upper_bound(hits, options.episodes, sure) for hits in over],
+            [share_upper_bound(hits, options.episodes, confidence) for hits in over],
         )  # fmt: skip
         for eps, truth in task.cvar.items():
             assert task.largest_cost is not None
             row(
                 f"CVaR at {eps:g}", truth,
-                [cvar_upper_bound(costs, eps, sure, task.largest_cost) for costs in samples],
+                [cvar_upper_bound(costs, eps, confidence, task.largest_cost) for costs in samples],
             )  # fmt: skip
             rng = np.random.default_rng(0)
             # Two-sided at 90 %, so that its upper end alone claims 95 %.
-            ends = [bootstrap_cvar_interval(costs, eps, 2 * sure - 1, rng)[1] for costs in samples]
+            two_sided = 2 * confidence - 1
+            ends = [bootstrap_cvar_interval(costs, eps, two_sided, rng)[1] for costs in samples]
             row(f"CVaR at {eps:g}, bootstrap", truth, ends)
         if task.largest_cost is None:
             credible = sum(fit_tail(costs, 0.5, rounds=99).credible for costs in samples)

@@ -1,8 +1,8 @@
-"""How much of a run's networks is still alive: first-layer units that answer to no replayed state.
+"""How much of a run's networks is dead: first-layer units that are 0 for every replayed state.
 
     python benchmarks/dead_units.py runs/metadrive-0
 
-A ReLU that is below 0 for every state learns nothing more. Needs a run's checkpoint and replay.
+A ReLU that is 0 for every state never learns again. Needs a run's checkpoint and replay.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from slsac.training import launch
 
 
 def dead_share(weights: np.ndarray, biases: np.ndarray, inputs: np.ndarray) -> float:
-    """Share of units that are 0 for every row of ``inputs``; over all members of an ensemble."""
+    """Share of units that are 0 for every row of ``inputs``, over all members of an ensemble."""
     values = inputs @ weights + biases[..., None, :]
     return float((values <= 0.0).all(axis=-2).mean())
 
@@ -33,18 +33,18 @@ def main() -> None:
     options = parser.parse_args()
     config, spec, _ = config_file.read(options.run)
     agent = cast(OffPolicyAgent, launch.LEARNERS[type(config)].build(config, spec))
-    found, _ = checkpoint.load_newest(options.run / "checkpoints")
+    newest, _ = checkpoint.load_newest(options.run / "checkpoints")
     like = jax.eval_shape(agent.init, jax.random.PRNGKey(0))
-    state = tree_from(found.tensors, like, found.path)
+    state = tree_from(newest.tensors, like, newest.path)
 
     rows = np.memmap(options.run / "replay" / "observations.bin", np.float32, "r")
-    observations = rows.reshape(-1, spec.observation_size)[: found.facts["step"]]
+    observations = rows.reshape(-1, spec.observation_size)[: newest.facts["step"]]
     rng = np.random.default_rng(0)
     observations = observations[rng.integers(0, len(observations), options.states)]
     actions = rng.uniform(-1.0, 1.0, (options.states, spec.action_size)).astype(np.float32)
     both = np.concatenate([observations, actions], axis=1)
 
-    print(f"{config.algo} on {config.env}, step {found.facts['step']:,}: dead first-layer units")
+    print(f"{config.algo} on {config.env}, step {newest.facts['step']:,}: dead first-layer units")
     parts = {"policy": observations, "reward_critics": both, "cost_critic": both}
     for name, inputs in parts.items():
         tensors = tensors_of(getattr(state, name))

@@ -1,4 +1,4 @@
-"""Which quantile critic is right, and what it costs: the variants on a tail known in closed form.
+"""Which quantile critic is accurate, and at what cost: the variants on a tail in closed form.
 
 Each variant is trained on the same stream of one-step transitions of the heavy-tail probe, for the
 same number of updates, and compared with the true quantile function. Writes a Markdown table.
@@ -22,6 +22,7 @@ import optax
 
 from slsac.algorithms.off_policy import cost_critic
 from slsac.algorithms.optimisers import build_optimiser
+from slsac.bench.timing import Record, table, write_page
 from slsac.config import CostCriticConfig
 from slsac.config.presets import SL_SAC
 from slsac.envs.probe import HeavyTail
@@ -32,6 +33,17 @@ VARIANTS = [
     {"merge": merge, "fractions": fractions, "stratified": True}
     for merge, fractions in itertools.product(("late", "hidden"), ("shared", "per-sample"))
 ] + [{"merge": "late", "fractions": "shared", "stratified": False}]
+
+COLUMNS = (
+    ("merge", "merge", ""),
+    ("fractions", "fractions", ""),
+    ("draw", "draw", ""),
+    ("wasserstein", "Wasserstein-1 error", ""),
+    ("cvar_1", "CVaR .1 error", ""),
+    ("cvar_5", "CVaR .5 error", ""),
+    ("crossings", "crossings", ""),
+    ("milliseconds", "ms per update", ".1f"),
+)
 
 
 def train(config: CostCriticConfig, seed: int, updates: int) -> tuple[object, float]:
@@ -90,45 +102,43 @@ def errors(params: object) -> tuple[float, float, float, float]:
     return float(np.mean(np.abs(values - truth))), tail[0], tail[1], crossings
 
 
+def spread(values: np.ndarray, digits: int) -> str:
+    """Mean and standard deviation over seeds."""
+    return f"{values.mean():.{digits}f} ± {values.std(ddof=1):.{digits}f}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--updates", type=int, default=800)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="page to write the table to")
     options = parser.parse_args()
     optimiser = replace(SL_SAC.cost_critic.optimiser, learning_rate=LEARNING_RATE)
-    rows = []
+    records = []
     for variant in VARIANTS:
         config = replace(SL_SAC.cost_critic, optimiser=optimiser, **variant)
-        found, times = [], []
+        measured, times = [], []
         for seed in range(options.seeds):
             params, seconds = train(config, seed, options.updates)
-            found.append(errors(params))
+            measured.append(errors(params))
             times.append(seconds)
-            print(variant, seed, found[-1], f"{1e3 * seconds:.1f} ms", file=sys.stderr)
-        mean, spread = np.mean(found, axis=0), np.std(found, axis=0, ddof=1)
-        cells = [
-            f"{mean[0]:.3f} ± {spread[0]:.3f}",
-            f"{100 * mean[1]:.1f} ± {100 * spread[1]:.1f} %",
-            f"{100 * mean[2]:.1f} ± {100 * spread[2]:.1f} %",
-            f"{100 * mean[3]:.1f} ± {100 * spread[3]:.1f} %",
-            f"{1e3 * np.median(times):.1f}",
-        ]
-        draw = "stratified" if variant["stratified"] else "uniform"
-        rows.append([variant["merge"], variant["fractions"], draw, *cells])
-    header = ["merge", "fractions", "draw", "Wasserstein-1 error", "CVaR .1 error",
-              "CVaR .5 error", "crossings", "ms per update"]  # fmt: skip
-    lines = ["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *rows)]
-    made_by = f"--updates {options.updates} --seeds {options.seeds} --out {options.out}"
-    table = "\n".join(lines) + f"\n\nMade by `python benchmarks/iqn_variants.py {made_by}`.\n"
-    print(table)
+            print(variant, seed, measured[-1], f"{1e3 * seconds:.1f} ms", file=sys.stderr)
+        wasserstein, *shares = zip(*measured, strict=True)
+        cvar_1, cvar_5, crossings = (f"{spread(100 * np.array(share), 1)} %" for share in shares)
+        record: Record = {
+            **variant,
+            "draw": "stratified" if variant["stratified"] else "uniform",
+            "wasserstein": spread(np.array(wasserstein), 3),
+            "cvar_1": cvar_1,
+            "cvar_5": cvar_5,
+            "crossings": crossings,
+            "milliseconds": 1e3 * np.median(times),
+        }
+        records.append(record)
+    text = table(records, COLUMNS)
+    print(text)
     if options.out:
-        text = options.out.read_text() if options.out.exists() else "<!-- table -->\n"
-        before, _, after = text.partition("<!-- table -->")
-        after = after.partition("<!-- end of table -->")[2]
-        options.out.write_text(
-            f"{before}<!-- table -->\n{table}<!-- end of table -->{after or chr(10)}"
-        )
+        write_page(options.out, "iqn-variants", text)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python benchmarks/memory.py --env SafetyAntVelocity-v1 --transitions 1000000
 
-Transitions are made up, since only their number and size matter; updates then touch all of them.
+Transitions are invented, since only their number and size matter; updates then touch all of them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a tightened limit buys on a heavy tail, and what it costs.
+"""What a tightened limit gains on a heavy tail, and what it costs.
 
-`python benchmarks/tightening.py`: small agents on ProbeHeavyTail-v0, with and without. Shares over
-the limit and CVaR are exact for the efforts of the last 1,000 training episodes: averaged over all
-states and outcomes, not over the few that happened.
+`python benchmarks/tightening.py`: small agents on ProbeHeavyTail-v0, with and without tightening.
+Shares over the limit and CVaR are exact for the efforts of the last 1,000 training episodes: they
+average over all states and outcomes, not only those that occurred.
 """
 
 from __future__ import annotations

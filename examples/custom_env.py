@@ -1,7 +1,7 @@
-"""Training on an environment of one's own: any Gymnasium env whose info holds a cost.
+"""Training on a custom environment: any Gymnasium env whose info holds a cost.
 
-A cart on a line is paid for its speed and charged for speeding. The limit allows a cost of 5 in an
-episode of 50 steps; the fastest drive that keeps to it is worth about 32, full speed 48.
+A cart on a line is rewarded for its speed and charged for speeding. The limit allows a cost of 5 in
+an episode of 50 steps; the fastest drive within it is worth about 32, full speed about 48.
 """
 
 import gymnasium as gym
@@ -27,7 +27,7 @@ class Speeding(gym.Env):
 
 
 def speeding():
-    # The length of an episode is stated where slsac can read it: limits and certificates go by it.
+    # slsac reads the length of an episode from here; limits and certificates depend on it.
     return gym.wrappers.TimeLimit(Speeding(), max_episode_steps=50)
 
 

@@ -4,8 +4,8 @@
 
 Prints one JSON line for each 2,000 steps: training return, cost and length as OmniSafe logs them
 (means over its last 50 episodes), and its test episodes (means over those so far). The settings
-are its own but for 5,000 random steps at first, as in the paper; its multiplier rests for 200,000
-steps. benchmarks/README.md says how the environment is made; slsac itself never imports this.
+are its own except for 5,000 random steps at first, as in the paper; its multiplier rests for
+200,000 steps. benchmarks/README.md says how to set the environment up; slsac never imports this.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     PEER/bin/python benchmarks/peers/omnisafe_loop.py SACLag SafetyAntVelocity-v1 2000
 
-Prints one JSON line with environment steps per second once learning has begun. See
-benchmarks/README.md for how the environment is made; slsac itself never imports this.
+Prints one JSON line with environment steps per second once learning has begun.
+benchmarks/README.md says how to set the environment up; slsac never imports this.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     PEER/bin/python benchmarks/peers/omnisafe_ppo_loop.py PPOLag SafetyAntVelocity-v1 4000 3
 
-The last two numbers are the steps of an epoch and how many epochs are timed, after one that is not.
+The last two numbers are steps per epoch and the number of timed epochs; the first is not timed.
 Prints one JSON line with environment steps per second, playing and learning together, and the
-passes over an epoch's steps until its KL divergence stopped it. See
-benchmarks/README.md for how the environment is made; slsac itself never imports this.
+passes over an epoch's steps until its KL divergence stopped it.
+benchmarks/README.md says how to set the environment up; slsac never imports this.
 """
 
 from __future__ import annotations

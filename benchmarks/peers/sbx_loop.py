@@ -25,7 +25,7 @@ from slsac.envs import make_env
 
 
 class Task(gymnasium.Env):
-    """A task of slsac as Gymnasium has it, its cost left out."""
+    """A task of slsac as a Gymnasium env, without its cost."""
 
     def __init__(self, env_id: str) -> None:
         self._env = make_env(env_id)

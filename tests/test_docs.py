@@ -14,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from slsac import Agent, check_safe_env
-from slsac.certificate.certify import certify
+from slsac.certificate import certify
 from slsac.cli import main
 from slsac.config import OffPolicyConfig, OnPolicyConfig
 from slsac.config.overrides import field_names
@@ -217,7 +217,7 @@ def test_the_example_of_an_env_of_ones_own_works_from_training_to_certificate(
     assert Agent.load(tmp_path / "run", env=speeding).evaluate(2).lengths.tolist() == [50, 50]
     with pytest.raises(InvalidInput, match="pass it again"):
         Agent.load(tmp_path / "run").evaluate(2)
-    made, played = certify(tmp_path / "run", 2, env=speeding, max_step_cost=0.45)
+    certificate, played = certify(tmp_path / "run", 2, env=speeding, max_step_cost=0.45)
     assert played.lengths.tolist() == [50, 50]
     # Fifty steps of .45 at most.
-    assert made["protocol"]["largest_cost"] == pytest.approx(22.5)
+    assert certificate.protocol.largest_cost == pytest.approx(22.5)

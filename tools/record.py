@@ -16,10 +16,10 @@ import math
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
+from slsac.certificate.contents import Calibration, NotCalibrated, QuantileError, from_json
 from slsac.errors import InvalidInput
-from slsac.formatting import cost_digits, extra_means
+from slsac.formatting import cost_digits, extra_means, percent
 from slsac.report.aggregate import GroupResult, finished_runs
 from slsac.report.published import reference
 from slsac.report.read import Run, command, group_runs
@@ -163,33 +163,36 @@ def certificate_table() -> str:
               "cost critic's error")  # fmt: skip
     rows = []
     for path in sorted(RESULTS.rglob(layout.CERTIFICATE)):
-        certificate = json.loads(path.read_text())
-        run, cvar = certificate["run"], certificate["cvar"][0]
+        certificate = from_json(path.read_text())
+        run, cvar = certificate.run, certificate.statements.cvar[0]
         bounds = [
             "none" if bound is None else f"{bound:.1f}"
-            for bound in (cvar["lower_bound"], cvar["upper_bound"])
+            for bound in (cvar.lower_bound, cvar.upper_bound)
         ]
         page = path.with_suffix(".html").relative_to(ROOT)
-        title = f"{run['algo']} on {figures.short_name(run['env'])}, seed {run['seed']}"
+        title = f"{run.algo} on {figures.short_name(run.env)}, seed {run.seed}"
         rows.append((
             f"[{title}](../../{page})",
-            f"{run['steps']:,}",
-            f"{100 * certificate['violation']['upper_bound']:.3g} %",
-            f"{cvar['estimate']:.1f}",
+            f"{run.steps:,}",
+            percent(certificate.statements.violation.upper_bound),
+            f"{cvar.estimate:.1f}",
             " to ".join(bounds),
-            certificate["verdict"]["outcome"],
-            critic_error(certificate["calibration"]),
+            certificate.verdict.outcome,
+            critic_error(certificate.calibration),
         ))  # fmt: skip
     return markdown(header, rows)
 
 
-def critic_error(calibration: dict[str, Any]) -> str:
+def critic_error(calibration: Calibration | NotCalibrated) -> str:
     """How far off a cost critic is, with its interval."""
-    for name in ("delta", "bias"):
-        if name in calibration:
-            low, high = calibration[f"{name}_interval"]
-            return f"{name} {calibration[name]:.2f} ({low:.2f} to {high:.2f})"
-    return ""
+    if isinstance(calibration, NotCalibrated):
+        return ""
+    error = calibration.error
+    if isinstance(error, QuantileError):
+        low, high = error.delta_interval
+        return f"delta {error.delta:.2f} ({low:.2f} to {high:.2f})"
+    low, high = error.bias_interval
+    return f"bias {error.bias:.2f} ({low:.2f} to {high:.2f})"
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -50,3 +50,8 @@ def sentence(summary: Mapping[str, Any]) -> str:
         f"{100 * summary['violation_rate']:.0f} % of {summary['episodes']} episodes over the limit"
         f"{extras}"
     )
+
+
+def percent(share: float, digits: int = 3) -> str:
+    """A share in percent with up to ``digits`` significant digits."""
+    return f"{100 * share:.{digits}g} %"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,6 +12,7 @@ import pytest
 
 from slsac.certificate import calibration
 from slsac.certificate.calibration import Points, Trajectory
+from slsac.certificate.contents import Calibration, NotCalibrated, QuantileError
 from slsac.config import CostCriticConfig
 from slsac.config.presets import preset
 from slsac.envs.probe import Chain, Counts
@@ -71,28 +74,35 @@ def uniform_critic(observation: jax.Array, action: jax.Array, fractions: jax.Arr
     return (1.0 + observation) * fractions
 
 
-def measured(points: Points, config: CostCriticConfig = CONFIG) -> dict:
-    critic = jax.tree_util.Partial(uniform_critic)
-    return calibration.calibrate_quantiles(points, critic, config, 0.95, np.random.default_rng(1))
+def error_of(points: Points) -> QuantileError:
+    return calibration.quantile_error(
+        points,
+        jax.tree_util.Partial(uniform_critic),
+        CONFIG,
+        tail_fraction=0.25,
+        horizon=20,
+        confidence=0.95,
+        rng=np.random.default_rng(1),
+    )
 
 
 def test_a_critic_that_is_right_is_reliable_and_off_by_chance_alone() -> None:
-    found = measured(uniform_points(1.0))
-    assert found["observed"] == pytest.approx(found["nominal"], abs=0.06)
-    assert found["wasserstein"] < 0.05
-    assert found["delta"] == pytest.approx(found["delta_if_perfect"], rel=0.4)
+    error = error_of(uniform_points(1.0))
+    assert error.observed == pytest.approx(error.nominal, abs=0.06)
+    assert error.wasserstein < 0.05
+    assert error.delta == pytest.approx(error.delta_if_perfect, rel=0.4)
 
 
-def test_the_error_of_a_wrong_critic_is_found() -> None:
+def test_the_error_of_a_wrong_critic_is_measured() -> None:
     # Costs are twice the prediction: the quantile functions differ by (1 + s) tau, whose mean
     # square over s and tau is 7/3 * 1/3, and whose mean is 3/4.
-    found = measured(uniform_points(2.0))
-    assert found["delta"] == pytest.approx((7 / 9) ** 0.5, rel=0.1)
-    assert found["delta_interval"][0] < (7 / 9) ** 0.5 < found["delta_interval"][1] * 1.05
-    assert found["delta"] > 4 * found["delta_if_perfect"]
-    assert found["wasserstein"] == pytest.approx(0.75, rel=0.1)
+    error = error_of(uniform_points(2.0))
+    assert error.delta == pytest.approx((7 / 9) ** 0.5, rel=0.1)
+    assert error.delta_interval[0] < (7 / 9) ** 0.5 < error.delta_interval[1] * 1.05
+    assert error.delta > 4 * error.delta_if_perfect
+    assert error.wasserstein == pytest.approx(0.75, rel=0.1)
     # A predicted quantile tau is the true one at tau / 2.
-    assert found["observed"] == pytest.approx([tau / 2 for tau in found["nominal"]], abs=0.06)
+    assert error.observed == pytest.approx([tau / 2 for tau in error.nominal], abs=0.06)
 
 
 def test_dependent_points_widen_the_interval() -> None:
@@ -101,7 +111,7 @@ def test_dependent_points_widen_the_interval() -> None:
     rows = np.tile(np.arange(60), 10)
     together = Points(*(column[rows] for column in few))
     apart = together._replace(episode=np.arange(600))
-    wide, narrow = measured(together)["delta_interval"], measured(apart)["delta_interval"]
+    wide, narrow = error_of(together).delta_interval, error_of(apart).delta_interval
     assert wide[1] - wide[0] > 1.5 * (narrow[1] - narrow[0])
 
 
@@ -112,16 +122,25 @@ def test_a_scalar_critic_has_a_bias_only() -> None:
     critic = eqx.tree_at(
         lambda net: (net.weights, net.biases), critic, ([jnp.zeros((2, 1))], [jnp.full(1, 2.0)])
     )
-    found = calibration.calibrate_mean(points, critic, CONFIG, 0.95, np.random.default_rng(0))
-    assert found["bias"] == pytest.approx(1.25, abs=0.05)
-    assert found["bias_interval"][0] < 1.25 < found["bias_interval"][1]
-    assert set(found) == {"bias", "bias_interval", "predicted_mean"}
+    rng = np.random.default_rng(0)
+    error = calibration.mean_error(points, critic, CONFIG, confidence=0.95, rng=rng)
+    assert error.predicted_mean == 2.0
+    assert error.bias == pytest.approx(1.25, abs=0.05)
+    assert error.bias_interval[0] < 1.25 < error.bias_interval[1]
 
 
-def everything(trajectories: list[Trajectory], config: CostCriticConfig) -> dict:
-    critic = jax.tree_util.Partial(uniform_critic)
+def calibrate(
+    trajectories: list[Trajectory], config: CostCriticConfig
+) -> Calibration | NotCalibrated:
     return calibration.calibrate(
-        trajectories, critic, config, tail_fraction=0.25, horizon=20, confidence=0.95, seed=0
+        trajectories,
+        jax.tree_util.Partial(uniform_critic),
+        config,
+        tail_fraction=0.25,
+        horizon=20,
+        confidence=0.95,
+        seed=0,
+        policy_sha256="0123",
     )
 
 
@@ -130,19 +149,23 @@ def test_the_bound_on_cvar_follows_from_delta_in_both_units() -> None:
         return np.zeros(1, np.float32)
 
     trajectories = [calibration.play_sampled(Counts(), explore, 0, episode) for episode in range(8)]
-    found = everything(trajectories, CONFIG)
-    assert found["cvar_error_bound"] == pytest.approx(2 * found["delta"])
+    calibrated = calibrate(trajectories, CONFIG)
+    assert isinstance(calibrated, Calibration)
+    assert (calibrated.episodes, calibrated.points) == (8, 160)
+    error = calibrated.error
+    assert isinstance(error, QuantileError)
+    assert error.cvar_error_bound == pytest.approx(2 * error.delta)
     # One unit of cost spread over 20 steps is worth (1 - .99^20) / .2 discounted.
     factor = (1 - 0.99**20) / 0.2
-    assert found["cvar_error_bound_undiscounted"] == pytest.approx(2 * found["delta"] / factor)
-    assert (found["episodes"], found["points"]) == (8, 160)
+    assert error.cvar_error_bound_undiscounted == pytest.approx(2 * error.delta / factor)
 
 
 def test_what_cannot_be_calibrated_says_why() -> None:
-    from dataclasses import replace
-
     nothing = np.zeros((20, 1))
     cut = [Trajectory(nothing, nothing, np.zeros(20), terminated=False)]
-    assert "cut off by the clock" in everything(cut, CONFIG)["reason"]
     scaled = replace(CONFIG, cost_scaling="deviation")
-    assert "scaled by 'deviation'" in everything(cut, scaled)["reason"]
+    for config, reason in ((CONFIG, "cut off by the clock"), (scaled, "scaled by 'deviation'")):
+        refused = calibrate(cut, config)
+        assert isinstance(refused, NotCalibrated)
+        assert reason in refused.reason
+        assert refused.policy_sha256 == "0123"

@@ -1,10 +1,10 @@
 """Is the cost critic right? Its predictions against the costs that followed.
 
-The critic values the policy that *samples* its actions, so that is what is played. At sampled
-points of each episode, the discounted cost from there on is held against the quantiles that the
-critic gives for the state and action. Of an episode that the clock cut off, only points are used
-after which at most 1 % of the discounting weight is missing: the critic looks beyond the time limit
-and the sum does not. Points of one episode are dependent, so intervals resample whole episodes.
+The critic values the policy that *samples* its actions, so sampled actions are played. At sampled
+points of each episode, the quantiles that the critic predicts for the state and action are compared
+with the discounted cost that followed. The critic looks beyond the time limit and the sum does not:
+in an episode that the clock cut off, only points count whose sum lacks at most 1 % of the
+discounting weight. Points of one episode are dependent, so intervals resample whole episodes.
 """
 
 from __future__ import annotations
@@ -17,6 +17,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from slsac.certificate.contents import (
+    Calibration,
+    Interval,
+    MeanError,
+    NotCalibrated,
+    QuantileError,
+)
 from slsac.config import CostCriticConfig
 from slsac.envs.play import play
 from slsac.seeds import Branch, episode_seed, generator
@@ -25,15 +32,20 @@ from slsac.stats.distance import NEGLIGIBLE, pooled_distance
 from slsac.types import SafeEnv
 
 NOMINAL = np.arange(1, 20) / 20
+"""Levels of the reliability curve."""
 FRACTIONS = (np.arange(32) + 0.5) / 32
+"""Levels at which quantile functions are compared."""
 POINTS_PER_EPISODE = 20
 BINS = 10
 ROUNDS = 500
+"""Resamples of an interval."""
 
 
 class Trajectory(NamedTuple):
+    """One episode, ``[step, ...]``."""
+
     observations: np.ndarray
-    """Before each step, ``[step, observation_size]``."""
+    """Before each step."""
     actions: np.ndarray
     costs: np.ndarray
     terminated: bool
@@ -46,7 +58,7 @@ class Points(NamedTuple):
     actions: np.ndarray
     realised: np.ndarray
     episode: np.ndarray
-    """Which episode a point is from."""
+    """The number of the episode that each point is from."""
 
 
 def play_sampled(
@@ -70,15 +82,15 @@ def play_sampled(
 
 def discounted_sums(costs: np.ndarray, discount: float) -> np.ndarray:
     """Discounted cost from each step to the end of the episode."""
-    found = np.zeros(len(costs))
+    sums = np.zeros(len(costs))
     later = 0.0
     for step in reversed(range(len(costs))):
-        found[step] = later = costs[step] + discount * later
-    return found
+        sums[step] = later = costs[step] + discount * later
+    return sums
 
 
 def usable_steps(trajectory: Trajectory, discount: float) -> np.ndarray:
-    """Steps whose sum is whole, or lacks a share of the weight that is negligible."""
+    """Steps whose discounted sum is complete, or lacks a negligible share of the weight."""
     steps = np.arange(len(trajectory.costs))
     if trajectory.terminated:
         return steps
@@ -88,7 +100,7 @@ def usable_steps(trajectory: Trajectory, discount: float) -> np.ndarray:
 def sample_points(
     trajectories: list[Trajectory], discount: float, rng: np.random.Generator
 ) -> Points | None:
-    """Up to 20 usable points of each episode; None where there is none at all."""
+    """Up to `POINTS_PER_EPISODE` usable points of each episode; None if no episode has any."""
     chosen = []
     for number, trajectory in enumerate(trajectories):
         steps = usable_steps(trajectory, discount)
@@ -103,9 +115,9 @@ def sample_points(
 def binned_quantile_error(realised: np.ndarray, predicted: np.ndarray) -> float:
     """An estimate of delta, the root mean square error of the critic's quantile function.
 
-    One realised cost per state cannot show a whole distribution. Points are therefore pooled with
-    those of like prediction, ten bins of equal count; errors that cancel within a bin stay unseen,
-    and the chance of small samples is added.
+    One realised cost per state cannot show a whole distribution. Points of similar prediction are
+    therefore pooled in ten bins of equal count. Errors that cancel within a bin stay unseen, and
+    the noise of small samples is added.
     """
     parts = np.array_split(np.argsort(predicted.mean(axis=1), kind="stable"), BINS)
     parts = [part for part in parts if len(part)]
@@ -113,81 +125,90 @@ def binned_quantile_error(realised: np.ndarray, predicted: np.ndarray) -> float:
     return float(np.sqrt(np.average(squares, weights=[len(part) for part in parts])))
 
 
-def _resampled(
+def _resampled_interval(
     points: Points,
     statistic: Callable[[np.ndarray], float],
     confidence: float,
     rng: np.random.Generator,
-) -> list[float]:
+) -> Interval:
     """Percentile interval of a statistic of point indices, over resampled episodes."""
-    members = [np.flatnonzero(points.episode == one) for one in np.unique(points.episode)]
+    members = [np.flatnonzero(points.episode == episode) for episode in np.unique(points.episode)]
     values = []
     for _ in range(ROUNDS):
         drawn = rng.integers(0, len(members), len(members))
-        values.append(statistic(np.concatenate([members[one] for one in drawn])))
-    ends = np.percentile(values, [50.0 * (1.0 - confidence), 50.0 * (1.0 + confidence)])
-    return [float(end) for end in ends]
+        values.append(statistic(np.concatenate([members[index] for index in drawn])))
+    low, high = np.percentile(values, [50.0 * (1.0 - confidence), 50.0 * (1.0 + confidence)])
+    return float(low), float(high)
 
 
-def calibrate_quantiles(
+def quantile_error(
     points: Points,
     critic: Any,
     config: CostCriticConfig,
+    *,
+    tail_fraction: float,
+    horizon: int,
     confidence: float,
     rng: np.random.Generator,
-) -> dict[str, Any]:
-    """Reliability, distance and delta of a quantile critic, in discounted units."""
-    asked = jnp.asarray(np.concatenate([NOMINAL, FRACTIONS]), jnp.float32)[None]
-    values = jax.jit(lambda critic, *inputs: critic(*inputs, asked))(
+) -> QuantileError:
+    """Reliability, distance and delta of a quantile critic."""
+    fractions = jnp.asarray(np.concatenate([NOMINAL, FRACTIONS]), jnp.float32)[None]
+    values = jax.jit(lambda critic, *inputs: critic(*inputs, fractions))(
         critic, points.observations, points.actions
     )
-    quantiles = np.asarray(values, dtype=np.float64)
-    if config.cost_floor is not None:
-        quantiles = np.maximum(quantiles, config.cost_floor)
+    quantiles = _floored(values, config)
     nominal, predicted = np.split(quantiles, [len(NOMINAL)], axis=1)
     realised = points.realised
 
-    def delta(rows: np.ndarray) -> float:
+    def delta_of(rows: np.ndarray) -> float:
         return binned_quantile_error(realised[rows], predicted[rows])
 
-    everything = np.arange(len(realised))
+    rows = np.arange(len(realised))
     # What chance alone would show if each cost had been drawn from its prediction.
-    columns = rng.integers(0, predicted.shape[1], (50, len(realised)))
-    perfect = [binned_quantile_error(predicted[everything, one], predicted) for one in columns]
-    return {
-        "nominal": NOMINAL.tolist(),
-        "observed": (realised[:, None] <= nominal).mean(axis=0).tolist(),
-        "wasserstein": pooled_distance(realised, predicted, order=1),
-        "delta": delta(everything),
-        "delta_interval": _resampled(points, delta, confidence, rng),
-        "delta_if_perfect": float(np.mean(perfect)),
-        "predicted_mean": float(predicted.mean()),
-    }
+    draws = rng.integers(0, predicted.shape[1], (50, len(realised)))
+    perfect = [binned_quantile_error(predicted[rows, columns], predicted) for columns in draws]
+    delta = delta_of(rows)
+    bound = cvar_error_bound(delta, tail_fraction)
+    return QuantileError(
+        nominal=NOMINAL.tolist(),
+        observed=(realised[:, None] <= nominal).mean(axis=0).tolist(),
+        wasserstein=pooled_distance(realised, predicted, order=1),
+        delta=delta,
+        delta_interval=_resampled_interval(points, delta_of, confidence, rng),
+        delta_if_perfect=float(np.mean(perfect)),
+        predicted_mean=float(predicted.mean()),
+        cvar_error_bound=bound,
+        cvar_error_bound_undiscounted=bound / discounted_cost_limit(1.0, config.discount, horizon),
+    )
 
 
-def calibrate_mean(
+def mean_error(
     points: Points,
     critic: Any,
     config: CostCriticConfig,
+    *,
     confidence: float,
     rng: np.random.Generator,
-) -> dict[str, Any]:
+) -> MeanError:
     """Bias of a critic that predicts the mean only."""
-    joined = np.concatenate([points.observations, points.actions], axis=1)
-    predicted = np.asarray(jax.jit(lambda critic, x: critic(x)[..., 0])(critic, joined))
-    predicted = predicted.astype(np.float64)
-    if config.cost_floor is not None:
-        predicted = np.maximum(predicted, config.cost_floor)
-    error = predicted - points.realised
+    inputs = np.concatenate([points.observations, points.actions], axis=1)
+    predicted = _floored(jax.jit(lambda critic, x: critic(x)[..., 0])(critic, inputs), config)
+    errors = predicted - points.realised
 
-    def bias(rows: np.ndarray) -> float:
-        return float(error[rows].mean())
+    def bias_of(rows: np.ndarray) -> float:
+        return float(errors[rows].mean())
 
-    return {
-        "bias": float(error.mean()),
-        "bias_interval": _resampled(points, bias, confidence, rng),
-        "predicted_mean": float(predicted.mean()),
-    }
+    return MeanError(
+        bias=float(errors.mean()),
+        bias_interval=_resampled_interval(points, bias_of, confidence, rng),
+        predicted_mean=float(predicted.mean()),
+    )
+
+
+def _floored(predictions: Any, config: CostCriticConfig) -> np.ndarray:
+    """A critic's predictions as training uses them: none is below ``cost_floor``."""
+    values = np.asarray(predictions, dtype=np.float64)
+    return values if config.cost_floor is None else np.maximum(values, config.cost_floor)
 
 
 def calibrate(
@@ -199,31 +220,41 @@ def calibrate(
     horizon: int,
     confidence: float,
     seed: int,
-) -> dict[str, Any]:
-    """Everything that is said of a critic, as JSON takes it; ``reason`` where nothing can be."""
+    policy_sha256: str,
+) -> Calibration | NotCalibrated:
+    """What ``critic`` predicts against what followed in the trajectories of its policy."""
     if config.cost_scaling != "none":
-        return {"reason": f"the critic sees costs scaled by {config.cost_scaling!r}"}
+        reason = f"the critic sees costs scaled by {config.cost_scaling!r}"
+        return NotCalibrated(reason, policy_sha256)
     rng = generator(seed, Branch.CERTIFICATE)
     points = sample_points(trajectories, config.discount, rng)
     if points is None:
-        return {
-            "reason": "every episode was cut off by the clock so early that the critic looks far "
-            "beyond its end"
-        }
-    measure = calibrate_quantiles if config.kind == "quantile" else calibrate_mean
-    found = measure(points, critic, config, confidence, rng)
-    per_cost = discounted_cost_limit(1.0, config.discount, horizon)
-    if "delta" in found:
-        bound = cvar_error_bound(found["delta"], tail_fraction)
-        found |= {"cvar_error_bound": bound, "cvar_error_bound_undiscounted": bound / per_cost}
-    return {
-        **found,
-        "kind": config.kind,
-        "confidence": confidence,
-        "episodes": len(np.unique(points.episode)),
-        "points": len(points.realised),
-        "realised_mean": float(points.realised.mean()),
-        "realised_zero_share": float((points.realised == 0.0).mean()),
-        "discount": config.discount,
-        "tail_fraction": tail_fraction,
-    }
+        return NotCalibrated(
+            "every episode was cut off by the clock so early that the critic looks far beyond its "
+            "end",
+            policy_sha256,
+        )
+    error: QuantileError | MeanError
+    if config.kind == "quantile":
+        error = quantile_error(
+            points,
+            critic,
+            config,
+            tail_fraction=tail_fraction,
+            horizon=horizon,
+            confidence=confidence,
+            rng=rng,
+        )
+    else:
+        error = mean_error(points, critic, config, confidence=confidence, rng=rng)
+    return Calibration(
+        error,
+        confidence=confidence,
+        episodes=len(np.unique(points.episode)),
+        points=len(points.realised),
+        realised_mean=float(points.realised.mean()),
+        realised_zero_share=float((points.realised == 0.0).mean()),
+        discount=config.discount,
+        tail_fraction=tail_fraction,
+        policy_sha256=policy_sha256,
+    )

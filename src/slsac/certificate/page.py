@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any
 
 import numpy as np
 
-from slsac.formatting import cost_digits
+from slsac.certificate.contents import (
+    Calibration,
+    Certificate,
+    CertifiedRun,
+    CvarStatement,
+    MeanError,
+    NotCalibrated,
+    Outcome,
+    Protocol,
+    TailStatement,
+)
+from slsac.formatting import cost_digits, percent
 
 STYLE = """
 :root { --ink: #1c2430; --soft: #5b6675; --line: #d9dfe7; --paper: #fff; --tint: #f4f6f9;
@@ -33,74 +43,74 @@ figure { margin: 1rem 0; break-inside: avoid; } svg { width: 100%; height: auto;
 svg text { fill: var(--soft); font-size: 12px; } code { overflow-wrap: anywhere; }
 @media print { body { padding: 0; font-size: 12px; } h2 { break-after: avoid; } }
 """
-OUTCOMES = {
+OUTCOMES: dict[Outcome, tuple[str, str]] = {
     "kept": ("kept", "Kept"),
     "broken": ("broken", "Not kept"),
     "kept in sample": ("unsure", "Kept in the sample, not proven"),
     "over in sample": ("unsure", "Not kept in the sample, not proven"),
 }
+"""The style and the heading of each verdict."""
 
 
-def page(certificate: dict[str, Any], costs: np.ndarray) -> str:
-    """The whole document."""
-    run, protocol = certificate["run"], certificate["protocol"]
-    tone, heading = OUTCOMES[certificate["verdict"]["outcome"]]
-    sure = f"{100 * protocol['confidence']:g} %"
+def html_page(certificate: Certificate, costs: np.ndarray) -> str:
+    """The whole document; ``costs`` are those of the episodes, for the histogram."""
+    run, protocol = certificate.run, certificate.protocol
+    tone, heading = OUTCOMES[certificate.verdict.outcome]
+    sure = percent(protocol.confidence, digits=6)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Tail-risk certificate: {escape(run["algo"])} on {escape(run["env"])}</title>
+<title>Tail-risk certificate: {escape(run.algo)} on {escape(run.env)}</title>
 <style>{STYLE}</style></head><body>
 <h1>Tail-risk certificate</h1>
-<p class="soft">{escape(run["algo"])} on {escape(run["env"])}, seed {run["seed"]}, trained for
-{run["steps"]:,} steps; {protocol["actions"]} actions</p>
+<p class="soft">{escape(run.algo)} on {escape(run.env)}, seed {run.seed}, trained for
+{run.steps:,} steps; {protocol.actions} actions</p>
 <div class="verdict {tone}"><p><strong>{heading}</strong></p>
-<p>{escape(certificate["verdict"]["sentence"])}</p></div>
+<p>{escape(certificate.verdict.sentence)}</p></div>
 {_sample(certificate, sure)}
-{_histogram(costs, run["cost_limit"])}
-{_cvar(certificate, sure)}
-{_tail(certificate["tail"])}
-{_calibration(certificate["calibration"])}
-{_protocol(certificate, sure)}
+{_histogram(costs, run.cost_limit)}
+{_cvar(certificate.statements.cvar, cost_digits(run.cost_limit), sure)}
+{_tail(certificate.statements.tail)}
+{_calibration(certificate.calibration)}
+{_protocol(run, protocol, sure)}
 </body></html>"""
 
 
-def _facts(rows: list[tuple[str, str]]) -> str:
+def _table(rows: list[tuple[str, str]]) -> str:
+    """Names on the left, values on the right."""
     cells = "".join(f"<tr><td>{name}</td><td>{value}</td></tr>" for name, value in rows)
     return f'<table class="facts">{cells}</table>'
 
 
-def _sample(certificate: dict[str, Any], sure: str) -> str:
-    sample, violation = certificate["sample"], certificate["violation"]
-    limit, n = certificate["run"]["cost_limit"], certificate["protocol"]["episodes"]
-    return "<h2>What was seen</h2>" + _facts(
+def _sample(certificate: Certificate, sure: str) -> str:
+    sample, violation = certificate.sample, certificate.statements.violation
+    return "<h2>What was seen</h2>" + _table(
         [
-            ("Return", f"{sample['return_mean']:.1f} ± {sample['return_se']:.1f}"),
+            ("Return", f"{sample.return_mean:.1f} ± {sample.return_se:.1f}"),
             (
                 "Cost of an episode",
-                f"{sample['cost_mean']:.2f} ± {sample['cost_se']:.2f}, largest "
-                f"{sample['cost_max']:.4g}; the limit is {limit:g}",
+                f"{sample.cost_mean:.2f} ± {sample.cost_se:.2f}, largest {sample.cost_max:.4g}; "
+                f"the limit is {certificate.run.cost_limit:g}",
             ),
             (
                 "Episodes over the limit",
-                f"{violation['episodes']} of {n}; of all episodes at least "
-                f"{100 * violation['lower_bound']:.3g} % and at most "
-                f"<strong>{100 * violation['upper_bound']:.3g} %</strong>, each with {sure} "
-                "confidence",
+                f"{violation.episodes} of {certificate.protocol.episodes}; of all episodes at "
+                f"least {percent(violation.lower_bound)} and at most "
+                f"<strong>{percent(violation.upper_bound)}</strong>, each with {sure} confidence",
             ),
         ]
     )
 
 
-def _cvar(certificate: dict[str, Any], sure: str) -> str:
-    rows, digits = "", cost_digits(certificate["run"]["cost_limit"])
-    for one in certificate["cvar"]:
-        bound = "unknown" if one["upper_bound"] is None else f"{one['upper_bound']:.{digits}f}"
-        low, high = one["interval"]
-        few = " (too few)" if one["too_few"] else ""
+def _cvar(statements: list[CvarStatement], digits: int, sure: str) -> str:
+    rows = ""
+    for row in statements:
+        bound = "unknown" if row.upper_bound is None else f"{row.upper_bound:.{digits}f}"
+        low, high = row.interval
+        few = " (too few)" if row.too_few else ""
         rows += (
-            f"<tr><td>{100 * one['tail_fraction']:g} %</td><td>{one['episodes']}{few}</td>"
-            f"<td>{one['estimate']:.{digits}f}</td><td>{low:.{digits}f} to {high:.{digits}f}</td>"
+            f"<tr><td>{percent(row.tail_fraction, digits=6)}</td><td>{row.episodes}{few}</td>"
+            f"<td>{row.estimate:.{digits}f}</td><td>{low:.{digits}f} to {high:.{digits}f}</td>"
             f"<td>{bound}</td></tr>"
         )
     return (
@@ -113,91 +123,87 @@ def _cvar(certificate: dict[str, Any], sure: str) -> str:
     )
 
 
-def _tail(tail: dict[str, Any]) -> str:
-    head = "<h2>Fitted tail (generalised Pareto)</h2>"
-    if not tail["credible"]:
-        return head + f"<p><strong>Not credible:</strong> {escape(tail['reason'])}.</p>"
-    low, high = tail["shape_interval"]
+def _tail(tail: TailStatement) -> str:
+    head, fit = "<h2>Fitted tail (generalised Pareto)</h2>", tail.fit
+    if tail.at_limit is None:
+        return head + f"<p><strong>Not credible:</strong> {escape(fit.reason)}.</p>"
+    assert fit.shape_interval is not None
+    low, high = fit.shape_interval
     rows = [
-        ("Threshold", f"{tail['threshold']:.4g}, exceeded by {tail['exceedances']} episodes"),
+        ("Threshold", f"{fit.threshold:.4g}, exceeded by {fit.exceedances} episodes"),
         (
             "Shape",
-            f"{tail['shape']:.2f} ({low:.2f} to {high:.2f}), "
-            f"by moments {tail['moments_shape']:.2f}",
+            f"{fit.shape:.2f} ({low:.2f} to {high:.2f}), by moments {fit.moments_shape:.2f}",
         ),
-        ("Scale", f"{tail['scale']:.4g}; by moments {tail['moments_scale']:.4g}"),
-        ("Test of fit", f"p = {tail['fit_p_value']:.3f}"),
-        ("Over the limit", f"{100 * tail['violation_estimate']:.3g} % of episodes by this fit"),
+        ("Scale", f"{fit.scale:.4g}; by moments {fit.moments_scale:.4g}"),
+        ("Test of fit", f"p = {fit.fit_p_value:.3f}"),
+        ("Over the limit", f"{percent(tail.at_limit.violation_estimate)} of episodes by this fit"),
     ]
-    if tail["violation_bound_applies"]:
-        rows.append(
-            (
-                "Bound",
-                f"{100 * tail['violation_bound']:.3g} % at most, if CVaR is at most the limit",
-            )
-        )
-    return head + _facts(rows)
+    if tail.at_limit.violation_bound_applies:
+        bound = percent(tail.at_limit.violation_bound)
+        rows.append(("Bound", f"{bound} at most, if CVaR is at most the limit"))
+    return head + _table(rows)
 
 
-def _calibration(found: dict[str, Any]) -> str:
+def _calibration(calibration: Calibration | NotCalibrated) -> str:
     head = "<h2>Is the cost critic right?</h2>"
-    if "reason" in found:
-        return head + f"<p><strong>Not measured:</strong> {escape(found['reason'])}.</p>"
-    base = (
-        f"{found['points']} points of {found['episodes']} episodes with sampled actions; costs "
-        f"discounted at {found['discount']:g}"
-    )
+    if isinstance(calibration, NotCalibrated):
+        return head + f"<p><strong>Not measured:</strong> {escape(calibration.reason)}.</p>"
+    error = calibration.error
     rows = [
-        ("Measured on", base),
+        (
+            "Measured on",
+            f"{calibration.points} points of {calibration.episodes} episodes with sampled "
+            f"actions; costs discounted at {calibration.discount:g}",
+        ),
         (
             "Mean cost to go",
-            f"predicted {found['predicted_mean']:.3g}, realised {found['realised_mean']:.3g}; "
-            f"{100 * found['realised_zero_share']:.0f} % of points were followed by no cost",
+            f"predicted {error.predicted_mean:.3g}, realised {calibration.realised_mean:.3g}; "
+            f"{100 * calibration.realised_zero_share:.0f} % of points were followed by no cost",
         ),
     ]
-    if found["kind"] == "scalar":
-        low, high = found["bias_interval"]
-        rows.append(("Bias", f"{found['bias']:+.3g} ({low:+.3g} to {high:+.3g})"))
-        return head + _facts(rows)
-    low, high = found["delta_interval"]
+    if isinstance(error, MeanError):
+        low, high = error.bias_interval
+        rows.append(("Bias", f"{error.bias:+.3g} ({low:+.3g} to {high:+.3g})"))
+        return head + _table(rows)
+    low, high = error.delta_interval
     rows += [
-        ("Wasserstein distance", f"{found['wasserstein']:.3g}"),
+        ("Wasserstein distance", f"{error.wasserstein:.3g}"),
         (
             "Quantile error δ",
-            f"{found['delta']:.3g} ({low:.3g} to {high:.3g}); "
-            f"chance alone would show {found['delta_if_perfect']:.3g}",
+            f"{error.delta:.3g} ({low:.3g} to {high:.3g}); "
+            f"chance alone would show {error.delta_if_perfect:.3g}",
         ),
         (
             "So its CVaR may be off by",
-            f"{found['cvar_error_bound']:.3g} discounted, about "
-            f"{found['cvar_error_bound_undiscounted']:.3g} of cost in an episode",
+            f"{error.cvar_error_bound:.3g} discounted, about "
+            f"{error.cvar_error_bound_undiscounted:.3g} of cost in an episode",
         ),
     ]
-    return head + _facts(rows) + _reliability(found["nominal"], found["observed"])
+    return head + _table(rows) + _reliability(error.nominal, error.observed)
 
 
-def _protocol(certificate: dict[str, Any], sure: str) -> str:
-    run, protocol = certificate["run"], certificate["protocol"]
-    largest, steps = protocol["largest_cost"], protocol["costly_steps"]
+def _protocol(run: CertifiedRun, protocol: Protocol, sure: str) -> str:
     return (
         "<h2>How it was made</h2>"
-        + _facts(
+        + _table(
             [
-                ("Episodes", f"{protocol['episodes']}, seed {protocol['seed']}, none of training"),
-                (
-                    "Largest possible cost",
-                    "unknown"
-                    if largest is None
-                    else f"{largest:g}: "
-                    + (f"{steps} steps" if steps > 1 else "one step, which ends the episode,")
-                    + f" of at most {protocol['max_step_cost']:g}",
-                ),
-                ("Policy (SHA-256)", f"<code>{run['policy_sha256']}</code>"),
+                ("Episodes", f"{protocol.episodes}, seed {protocol.seed}, none of training"),
+                ("Largest possible cost", _largest_cost(protocol)),
+                ("Policy (SHA-256)", f"<code>{run.policy_sha256}</code>"),
             ]
         )
         + f'<p class="soft">Each bound holds with {sure} confidence by itself. Everything here is '
         "about the simulated task as it is started by its seeds, and about nothing else.</p>"
     )
+
+
+def _largest_cost(protocol: Protocol) -> str:
+    if protocol.largest_cost is None:
+        return "unknown"
+    steps = protocol.costly_steps
+    counted = f"{steps} steps" if steps > 1 else "one step, which ends the episode,"
+    return f"{protocol.largest_cost:g}: {counted} of at most {protocol.max_step_cost:g}"
 
 
 def _histogram(costs: np.ndarray, limit: float) -> str:
@@ -238,7 +244,7 @@ def _histogram(costs: np.ndarray, limit: float) -> str:
 
 
 def _reliability(nominal: list[float], observed: list[float]) -> str:
-    """Predicted against realised shares; a critic that is right is on the diagonal."""
+    """Predicted against realised shares; the curve of a perfect critic is the diagonal."""
     size, edge = 260, 36
 
     def at(across: float, up: float) -> tuple[float, float]:

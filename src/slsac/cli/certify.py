@@ -23,15 +23,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from slsac.certificate import certify as certificate
+    from slsac.certificate import base_of, certify, plain_text, write
     from slsac.compilation import use_cache
     from slsac.display import counter
 
     use_cache()
     folder = Path(options.run)
-    base = certificate.base_of(Path(options.out)) if options.out else None
+    base = base_of(Path(options.out)) if options.out else None
     with counter() as tick:
-        made, played = certificate.certify(
+        certificate, played = certify(
             folder,
             options.episodes,
             deterministic=not options.stochastic,
@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
             max_step_cost=options.max_step_cost,
             tick=tick,
         )
-    page = certificate.write(made, played, folder, base)
-    print(certificate.text(made))
+    page = write(certificate, played, folder, base)
+    print(plain_text(certificate))
     print(f"\nwritten to {page}, and beside it the same as JSON and the raw episodes")
     return 0

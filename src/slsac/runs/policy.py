@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,47 +12,92 @@ import numpy as np
 from slsac import algorithms
 from slsac.algorithms.off_policy.agent import OffPolicyAgent
 from slsac.algorithms.on_policy.agent import OnPolicyAgent
+from slsac.config import Config
+from slsac.errors import Failed
 from slsac.runs import checkpoint, config_file
 from slsac.runs.layout import CHECKPOINTS, POLICY
-from slsac.runs.tensors import load_tensors, tensors_of, tree_from
+from slsac.runs.steps import steps_in_logs
+from slsac.runs.tensors import load_hashed, load_tensors, tensors_of, tree_from
+from slsac.types import EnvSpec
 
 
 def load(run: Path) -> tuple[OffPolicyAgent | OnPolicyAgent, Any]:
     """The agent's functions and the newest policy of a run."""
     config, spec, _ = config_file.read(run)
     agent = algorithms.build(config, spec)
-    like = jax.eval_shape(agent.init, jax.random.PRNGKey(0)).policy
-    return agent, load_tensors(run / POLICY, like)
+    return agent, load_tensors(run / POLICY, _shapes(agent).policy)
 
 
-class PolicyAndCritic(NamedTuple):
-    """An off-policy agent's functions, and a policy and cost critic of one moment of training."""
+class Learned(NamedTuple):
+    """What a run has learned by one moment of training."""
 
-    agent: OffPolicyAgent
+    config: Config
+    spec: EnvSpec
+    agent: OffPolicyAgent | OnPolicyAgent
+    """The agent's functions."""
     policy: Any
-    cost_critic: Any
+    policy_sha256: str
+    """Of its file."""
+    steps: int
+    """Environment steps that the policy has learned from."""
+    cost_critic: Any | None
+    """From the checkpoint that holds the policy. None where there is no such checkpoint, as in a
+    recorded run, and on-policy, where the critic values states and not actions."""
 
 
-def load_cost_critic(run: Path) -> PolicyAndCritic | None:
-    """The newest policy with the cost critic of the same checkpoint.
+def load_learned(run: Path) -> Learned:
+    """Reads each file of the run once; raises Failed if another policy is saved meanwhile."""
+    config, spec, _ = config_file.read(run)
+    agent = algorithms.build(config, spec)
+    path, folder = run / POLICY, run / CHECKPOINTS
+    before = _version(path)
+    policy, digest = load_hashed(path, _shapes(agent).policy)
+    final = _load_readable(folder / checkpoint.FINAL)
+    reached = max(checkpoint.newest_step(folder), int(final.facts["step"]) if final else 0)
+    steps = steps_in_logs(run, config, reached)
+    cost_critic = None
+    if isinstance(agent, OffPolicyAgent):
+        cost_critic = _cost_critic_beside(policy, agent, folder, final)
+    if _version(path) != before:
+        raise Failed(f"run {str(run)!r} saved another policy just now; try again")
+    return Learned(config, spec, agent, policy, digest, steps, cost_critic)
 
-    None where no checkpoint holds that policy, as in a recorded run, which keeps none.
-    """
-    agent, policy = load(run)
-    if not isinstance(agent, OffPolicyAgent):
-        return None
-    whole = jax.eval_shape(agent.init, jax.random.PRNGKey(0))
-    others = [name for name in whole._fields if name not in ("policy", "cost_critic")]
-    like = whole._replace(**dict.fromkeys(others))
+
+def _cost_critic_beside(
+    policy: Any, agent: OffPolicyAgent, folder: Path, final: checkpoint.Checkpoint | None
+) -> Any | None:
+    """The cost critic of the newest checkpoint that holds ``policy``."""
+    shapes = _shapes(agent)
+    others = [name for name in shapes._fields if name not in ("policy", "cost_critic")]
+    like = shapes._replace(**dict.fromkeys(others))
     wanted = tensors_of(policy)
-    folder = run / CHECKPOINTS
-    for name in (checkpoint.FINAL, *reversed(checkpoint.step_names(folder))):
-        try:
-            saved = checkpoint.load(folder / name)
-        except checkpoint.Damaged:
+    older = (_load_readable(folder / name) for name in reversed(checkpoint.step_names(folder)))
+    for saved in itertools.chain([final], older):  # the older ones are read only if needed
+        if saved is None:
             continue
         state = tree_from(saved.tensors, like, saved.path)
         held = tensors_of(state.policy)
-        if all(np.array_equal(held[part], wanted[part]) for part in wanted):
-            return PolicyAndCritic(agent, state.policy, state.cost_critic)
+        if all(np.array_equal(held[name], wanted[name]) for name in wanted):
+            return state.cost_critic
     return None
+
+
+def _load_readable(path: Path) -> checkpoint.Checkpoint | None:
+    try:
+        return checkpoint.load(path)
+    except checkpoint.Damaged:
+        return None
+
+
+def _shapes(agent: OffPolicyAgent | OnPolicyAgent) -> Any:
+    """The agent's state with shapes in place of arrays."""
+    return jax.eval_shape(agent.init, jax.random.PRNGKey(0))
+
+
+def _version(path: Path) -> tuple[int, int] | None:
+    """Differs once the file has been replaced; costs no reading of it."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns

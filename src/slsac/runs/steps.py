@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slsac.config import OnPolicyConfig
+from slsac.config import Config, OnPolicyConfig
 from slsac.runs import checkpoint, config_file
 from slsac.runs.layout import CHECKPOINTS, EVALUATIONS, PROGRESS
 from slsac.runs.log import read_lines
@@ -18,12 +18,17 @@ def reached_step(run: Path) -> int:
 
 def trained_steps(run: Path) -> int:
     """The steps that the run's policy has learned from."""
+    return steps_in_logs(run, config_file.read(run).config, reached_step(run))
+
+
+def steps_in_logs(run: Path, config: Config, reached: int) -> int:
+    """`trained_steps` of a run whose configuration and `reached_step` are known."""
     epochs = [int(line["step"]) for line in read_lines(run / PROGRESS)]
-    if isinstance(config_file.read(run).config, OnPolicyConfig):
+    if isinstance(config, OnPolicyConfig):
         return max(epochs, default=0)  # an epoch that is not whole teaches nothing
     # A recorded run keeps no checkpoint; it was complete, and its logs end where it did.
     evaluations = [int(line["step"]) for line in read_lines(run / EVALUATIONS)]
-    return reached_step(run) or max(epochs + evaluations, default=0)
+    return reached or max(epochs + evaluations, default=0)
 
 
 def completed_step(run: Path) -> int:

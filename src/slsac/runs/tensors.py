@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -53,7 +54,13 @@ def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 def load_tensors(path: Path, like: Tree) -> Tree:
     """Reads what `save_tensors` wrote into the structure of ``like``."""
+    return load_hashed(path, like)[0]
+
+
+def load_hashed(path: Path, like: Tree) -> tuple[Tree, str]:
+    """What `load_tensors` returns, and the SHA-256 of the same bytes."""
     try:
-        return tree_from(parse_tensors(path.read_bytes()), like, path)
+        data = path.read_bytes()
+        return tree_from(parse_tensors(data), like, path), hashlib.sha256(data).hexdigest()
     except (OSError, SafetensorError) as error:
         raise InvalidInput(f"{path} cannot be read: {error}") from None

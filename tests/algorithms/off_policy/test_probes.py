@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from slsac.certificate.certify import certify
+from slsac.certificate import certify
+from slsac.certificate.contents import Calibration
 from slsac.envs.probe import Choice, HeavyTail
 from slsac.training import launch
 from slsac.training.off_policy import OffPolicyTrainer
@@ -40,8 +41,9 @@ def test_a_run_with_two_cost_critics_learns_resumes_and_is_certified(start: Star
     again.save_final()
     again.close()
     certificate, _ = certify(trainer.run, 2)
-    assert certificate["calibration"]["predicted_mean"] == pytest.approx(2.0, abs=0.1)
-    assert certificate["calibration"]["realised_mean"] == 2.0
+    assert isinstance(certificate.calibration, Calibration)
+    assert certificate.calibration.error.predicted_mean == pytest.approx(2.0, abs=0.1)
+    assert certificate.calibration.realised_mean == 2.0
 
 
 def test_a_chain_is_worth_its_discounted_sums(start: Start) -> None:

@@ -1,0 +1,45 @@
+"""A certificate as a page: complete in itself, and drawn whatever the costs are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from slsac.certificate.page import html_page
+from tests.support.certificates import certificate_of, with_small_costs
+
+
+@pytest.mark.parametrize("algo", ["sl-sac", "sac-lag"])
+def test_the_page_needs_nothing_else(algo: str) -> None:
+    certificate = certificate_of(algo)
+    page = html_page(certificate, np.zeros(3))
+    assert certificate.verdict.sentence in page
+    for outside in ("http", "<script", "src=", "url(", "@import"):
+        assert outside not in page
+
+
+def test_costs_below_a_small_limit_are_told_apart() -> None:
+    page = html_page(with_small_costs(certificate_of("sl-sac")), np.zeros(3))
+    assert "<td>0.04</td><td>0.02 to 0.06</td><td>0.12</td>" in page
+
+
+def test_signed_costs_are_drawn() -> None:
+    # Ten bars of one episode each, below and above 0.
+    page = html_page(certificate_of("sac-lag"), np.arange(-5.0, 5.0))
+    histogram, _, _ = page.partition("</figure>")
+    assert histogram.count("<rect") == 10
+
+
+@pytest.mark.parametrize(
+    ("steps", "largest", "row"),
+    [
+        (1000, 1000.0, "1000: 1000 steps of at most 1"),
+        (1, 1.0, "1: one step, which ends the episode, of at most 1"),
+        (1000, None, "unknown"),
+    ],
+)
+def test_where_the_largest_cost_comes_from(steps: int, largest: float | None, row: str) -> None:
+    certificate = certificate_of("sl-sac")
+    protocol = certificate.protocol._replace(costly_steps=steps, largest_cost=largest)
+    page = html_page(certificate._replace(protocol=protocol), np.zeros(3))
+    assert f"<td>Largest possible cost</td><td>{row}</td>" in page

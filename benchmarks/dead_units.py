@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import cast
 
 import jax
 import numpy as np
 
-from slsac.algorithms.off_policy.agent import OffPolicyAgent
-from slsac.runs import checkpoint, config_file
+from slsac.algorithms.off_policy import agent as off_policy
+from slsac.config import OffPolicyConfig
+from slsac.runs import checkpoint, config_file, layout
 from slsac.runs.tensors import tensors_of, tree_from
-from slsac.training import launch
 
 
 def dead_share(weights: np.ndarray, biases: np.ndarray, inputs: np.ndarray) -> float:
@@ -32,12 +31,16 @@ def main() -> None:
     parser.add_argument("--states", type=int, default=4_000)
     options = parser.parse_args()
     config, spec, _ = config_file.read(options.run)
-    agent = cast(OffPolicyAgent, launch.LEARNERS[type(config)].build(config, spec))
-    newest, _ = checkpoint.load_newest(options.run / "checkpoints")
+    if not isinstance(config, OffPolicyConfig):
+        raise SystemExit(
+            f"{options.run} is a run of {config.algo}; only off-policy runs have replay"
+        )
+    agent = off_policy.build(config, spec)
+    newest, _ = checkpoint.load_newest(options.run / layout.CHECKPOINTS)
     like = jax.eval_shape(agent.init, jax.random.PRNGKey(0))
     state = tree_from(newest.tensors, like, newest.path)
 
-    rows = np.memmap(options.run / "replay" / "observations.bin", np.float32, "r")
+    rows = np.memmap(options.run / layout.REPLAY / "observations.bin", np.float32, "r")
     observations = rows.reshape(-1, spec.observation_size)[: newest.facts["step"]]
     rng = np.random.default_rng(0)
     observations = observations[rng.integers(0, len(observations), options.states)]

@@ -45,8 +45,8 @@ def one_by_one(env: SafeEnv, predict: Any, episodes: int, seed: int) -> Evaluati
     return Evaluation(returns, costs, lengths)
 
 
-def equal(one: Evaluation, other: Evaluation) -> bool:
-    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+def equal(left: Evaluation, right: Evaluation) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(left, right, strict=True))
 
 
 @pytest.mark.parametrize("size", [11, 60, 376])
@@ -73,44 +73,6 @@ def test_lockstep_equals_one_after_the_other(env_id: str) -> None:
     assert equal(fewer, Evaluation(*(values[:2] for values in reference[:3])))
     assert equal(evaluate(make_env(env_id, horizon=horizon), predict, 2, 3), fewer)
     lanes.close()
-
-
-class Counted:
-    """Counts the envs that a task's lanes hold."""
-
-    def __init__(self, max_lanes: int | None) -> None:
-        self.made: list[SafeEnv] = []
-        self.max_lanes = max_lanes
-
-    def __call__(self) -> SafeEnv:
-        env: Any = PROBES["ProbeChoice-v0"]()
-        if self.max_lanes is not None:
-            env.max_lanes = self.max_lanes
-        self.made.append(env)
-        return env  # type: ignore[no-any-return]
-
-
-def test_lanes_are_made_when_needed_and_kept_and_bounded() -> None:
-    make = Counted(max_lanes=4)
-    lanes = Lanes(make)
-    assert len(make.made) == 0
-    assert len(lanes.take(2)) == len(make.made) == 2
-    assert len(lanes.take(1)) == 1
-    assert lanes.take(30) == make.made
-    assert len(make.made) == 4
-
-
-def test_an_env_that_names_no_number_of_lanes_gets_one() -> None:
-    class Plain:
-        spec = EnvSpec(1, 1, 1, (-1.0,), (1.0,))
-
-    lanes = Lanes(Plain)  # type: ignore[arg-type]
-    assert len(lanes.take(30)) == 1
-
-
-def test_a_factory_of_one_and_the_same_env_gets_one_lane() -> None:
-    env = PROBES["ProbeChoice-v0"]()
-    assert Lanes(lambda: env).take(30) == [env]
 
 
 def test_a_reward_that_is_not_finite_ends_an_evaluation() -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from slsac.certificate.contents import (
     Certificate,
+    MeanError,
     NotCalibrated,
+    QuantileError,
     calibration_from_json,
     calibration_to_json,
     from_json,
@@ -37,13 +39,11 @@ def any_certificate() -> Certificate:
 
 def test_recorded_certificates_show_every_kind_of_calibration_and_tail() -> None:
     certificates = [from_json(path.read_text()) for path in RECORDED]
-    kinds = {
-        "none" if isinstance(one.calibration, NotCalibrated) else type(one.calibration.error)
-        for one in certificates
-    }
-    assert len(kinds) == 3
-    tails = {(one.statements.tail.fit.credible, one.statements.tail.fit.shape is None)
-             for one in certificates}  # fmt: skip
+    calibrations = [certificate.calibration for certificate in certificates]
+    kinds = {None if isinstance(each, NotCalibrated) else type(each.error) for each in calibrations}
+    assert kinds == {None, QuantileError, MeanError}
+    fits = [certificate.statements.tail.fit for certificate in certificates]
+    tails = {(fit.credible, fit.shape is None) for fit in fits}
     assert tails == {(True, False), (False, False), (False, True)}
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from slsac.envs.play import Transition, play
+from slsac.envs.play import Lanes, Transition, play
+from slsac.envs.probe import PROBES
 from slsac.errors import EnvFailed
-from slsac.types import EnvSpec, Step
+from slsac.types import EnvSpec, SafeEnv, Step
 
 
 class Countdown:
@@ -39,14 +42,16 @@ def negated(observations: np.ndarray) -> np.ndarray:
 
 def seen(transitions: list[Transition]) -> list[tuple[int, float, float]]:
     """Episode, observation before the step, and reward, which is the action."""
-    return [(one.episode, float(one.observation[0]), one.step.reward) for one in transitions]
+    return [
+        (taken.episode, float(taken.observation[0]), taken.step.reward) for taken in transitions
+    ]
 
 
 def test_one_lane_plays_one_episode_after_the_other() -> None:
     env = Countdown()
     transitions = list(play([env], negated, [2, 1]))
     assert seen(transitions) == [(0, 2.0, -2.0), (0, 1.0, -1.0), (1, 1.0, -1.0)]
-    assert [one.ends_episode for one in transitions] == [False, True, True]
+    assert [taken.ends_episode for taken in transitions] == [False, True, True]
     assert env.seeds == [2, 1]
 
 
@@ -54,7 +59,7 @@ def test_a_lane_that_ends_an_episode_starts_the_next() -> None:
     envs = [Countdown(), Countdown()]
     transitions = list(play(envs, negated, [3, 1, 1, 2]))
     # Lane 0 is busy for three steps; meanwhile lane 1 plays episodes 1 and 2 and begins 3.
-    assert [one.episode for one in transitions] == [0, 1, 0, 2, 0, 3, 3]
+    assert [taken.episode for taken in transitions] == [0, 1, 0, 2, 0, 3, 3]
     assert [env.seeds for env in envs] == [[3], [1, 1, 2]]
 
 
@@ -78,3 +83,41 @@ def test_what_an_env_raises_is_an_env_failure() -> None:
 
     with pytest.raises(EnvFailed, match="ZeroDivisionError: no motor"):
         list(play([Broken()], negated, [1]))
+
+
+class Counted:
+    """Counts the envs that a task's lanes hold."""
+
+    def __init__(self, max_lanes: int | None) -> None:
+        self.envs: list[SafeEnv] = []
+        self.max_lanes = max_lanes
+
+    def __call__(self) -> SafeEnv:
+        env: Any = PROBES["ProbeChoice-v0"]()
+        if self.max_lanes is not None:
+            env.max_lanes = self.max_lanes
+        self.envs.append(env)
+        return env  # type: ignore[no-any-return]
+
+
+def test_lanes_are_made_when_needed_and_kept_and_bounded() -> None:
+    make = Counted(max_lanes=4)
+    lanes = Lanes(make)
+    assert len(make.envs) == 0
+    assert len(lanes.take(2)) == len(make.envs) == 2
+    assert len(lanes.take(1)) == 1
+    assert lanes.take(30) == make.envs
+    assert len(make.envs) == 4
+
+
+def test_an_env_that_names_no_number_of_lanes_gets_one() -> None:
+    class Plain:
+        spec = EnvSpec(1, 1, 1, (-1.0,), (1.0,))
+
+    lanes = Lanes(Plain)  # type: ignore[arg-type]
+    assert len(lanes.take(30)) == 1
+
+
+def test_a_factory_of_one_and_the_same_env_gets_one_lane() -> None:
+    env = PROBES["ProbeChoice-v0"]()
+    assert Lanes(lambda: env).take(30) == [env]

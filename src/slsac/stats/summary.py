@@ -1,4 +1,4 @@
-"""The episodes of an evaluation, and what is said of them."""
+"""The episodes of an evaluation: their summary, and the form in which logs keep them."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from slsac.stats.tail import empirical_cvar
 
 
 class Evaluation(NamedTuple):
-    """One entry per episode, in the order of their seeds."""
+    """Arrays ``[episode]``, in the order of the episodes' seeds. Nothing is discounted."""
 
     returns: np.ndarray
     costs: np.ndarray
     lengths: np.ndarray
     extras: Mapping[str, np.ndarray] = MappingProxyType({})
-    """Further figures, where the env reports any: see `Step.extras`."""
+    """Further figures of each episode, if the env reports any: see `Step.extras`."""
 
 
 def stack_extras(extras: Sequence[Mapping[str, float]]) -> dict[str, np.ndarray]:
-    """One array per figure from one mapping per episode, all with the same names."""
+    """One array per figure, from one mapping per episode; all must have the same names."""
     return {name: np.array([episode[name] for episode in extras]) for name in extras[0]}
 
 
 def summarise(evaluation: Evaluation, cost_limit: float, tail_fraction: float) -> dict[str, Any]:
-    """Mean and standard error of return and cost, CVaR of cost, and the share over the limit."""
+    """Mean, standard error and CVaR of return and cost, and the share over the limit."""
     episodes = len(evaluation.returns)
 
     def standard_error(values: np.ndarray) -> float | None:
@@ -38,7 +38,7 @@ def summarise(evaluation: Evaluation, cost_limit: float, tail_fraction: float) -
         "episodes": episodes,
         "return_mean": float(evaluation.returns.mean()),
         "return_se": standard_error(evaluation.returns),
-        # The worst returns are the lowest, hence the two signs.
+        # The worst returns are the lowest, hence the signs.
         "return_cvar": -empirical_cvar(-evaluation.returns, tail_fraction),
         "cost_mean": float(evaluation.costs.mean()),
         "cost_se": standard_error(evaluation.costs),
@@ -52,21 +52,21 @@ def summarise(evaluation: Evaluation, cost_limit: float, tail_fraction: float) -
 
 
 def as_record(evaluation: Evaluation) -> dict[str, list[float]]:
-    """The raw episodes as JSON takes them."""
+    """The raw episodes as lists, for JSON."""
     arrays = evaluation._asdict()
     arrays |= arrays.pop("extras")
     return {name: values.tolist() for name, values in arrays.items()}
 
 
 def from_record(record: Mapping[str, Any]) -> Evaluation:
-    """What `as_record` wrote, whatever else is beside it: every list has an entry per episode."""
+    """The evaluation that `as_record` turned into lists; values that are no lists are ignored."""
     arrays = {name: np.asarray(value) for name, value in record.items() if isinstance(value, list)}
     returns, costs, lengths = (arrays.pop(name) for name in ("returns", "costs", "lengths"))
     return Evaluation(returns, costs, lengths, arrays)
 
 
 def joined(parts: Sequence[Evaluation]) -> Evaluation:
-    """The episodes of several evaluations as one."""
+    """One evaluation with the episodes of all ``parts``."""
     return Evaluation(
         np.concatenate([part.returns for part in parts]),
         np.concatenate([part.costs for part in parts]),

@@ -6,6 +6,7 @@ Follow `update` to read one step of the algorithm: critics first, then, on every
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from slsac.algorithms.off_policy import cost_critic as cost_critics
 from slsac.algorithms.off_policy import policy as policies
 from slsac.algorithms.off_policy import reward_critic as reward_critics
 from slsac.algorithms.optimisers import build_optimiser, descend, finite_parts
-from slsac.config import OffPolicyConfig
+from slsac.config import CostCriticConfig, OffPolicyConfig, PolicyConfig, RewardCriticConfig
 from slsac.types import Batch, EnvSpec
 
 Metrics = dict[str, jax.Array]
@@ -63,23 +64,51 @@ class OffPolicyAgent(NamedTuple):
     """(state, batch, multiplier, with_policy) -> (state, metrics); the flag is static."""
 
 
+class Parts(NamedTuple):
+    """All of a configuration that the functions of an agent depend on."""
+
+    policy: PolicyConfig
+    reward_critic: RewardCriticConfig
+    cost_critic: CostCriticConfig
+    tail_fraction: float
+    polyak: float
+    multiplier_signal: str
+
+
 def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
-    """Chooses the parts that ``config`` names. The returned functions are pure and unjitted."""
-    head = policies.build(config.policy, spec)
-    reward = reward_critics.build(config.reward_critic, spec)
-    cost = cost_critics.build(config.cost_critic, spec, config.tail_fraction)
-    automatic = config.policy.automatic_temperature
+    """Chooses the parts that ``config`` names. The returned functions are pure and unjitted.
+
+    Runs that differ in their seed or length alone get the same functions, which JAX therefore
+    compiles once in a process.
+    """
+    parts = Parts(
+        config.policy,
+        config.reward_critic,
+        config.cost_critic,
+        config.tail_fraction,
+        config.polyak,
+        config.multiplier.signal,
+    )
+    return _build(parts, spec)
+
+
+@functools.lru_cache(maxsize=16)
+def _build(parts: Parts, spec: EnvSpec) -> OffPolicyAgent:
+    head = policies.build(parts.policy, spec)
+    reward = reward_critics.build(parts.reward_critic, spec)
+    cost = cost_critics.build(parts.cost_critic, spec, parts.tail_fraction)
+    automatic = parts.policy.automatic_temperature
     target_entropy = -float(spec.action_size)
 
     def optimisers(noise_key: jax.Array) -> Optimisers:
         policy_key, reward_key, cost_key = jax.random.split(noise_key, 3)
         return Optimisers(
-            policy=build_optimiser(config.policy.optimiser, policy_key),
-            reward=build_optimiser(config.reward_critic.optimiser, reward_key, stacked=True),
+            policy=build_optimiser(parts.policy.optimiser, policy_key),
+            reward=build_optimiser(parts.reward_critic.optimiser, reward_key, stacked=True),
             cost=build_optimiser(
-                config.cost_critic.optimiser, cost_key, stacked=config.cost_critic.members > 1
+                parts.cost_critic.optimiser, cost_key, stacked=parts.cost_critic.members > 1
             ),
-            temperature=optax.adam(config.policy.temperature_learning_rate),
+            temperature=optax.adam(parts.policy.temperature_learning_rate),
         )
 
     # Noise keys live in the optimisers' states, put there by `init`; this one is never drawn from.
@@ -91,11 +120,11 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
         reward_params = reward.init(reward_key)
         cost_params = cost.init(cost_key)
         # A temperature of 0 is never read from here; its logarithm must only be finite.
-        log_temperature = jnp.log(jnp.float32(max(config.policy.temperature, 1e-30)))
+        log_temperature = jnp.log(jnp.float32(max(parts.policy.temperature, 1e-30)))
         start = optimisers(noise_key)
         return AgentState(
             policy=policy,
-            target_policy=policy if config.policy.target_network else None,
+            target_policy=policy if parts.policy.target_network else None,
             reward_critics=reward_params,
             target_reward_critics=reward_params,
             cost_critic=cost_params,
@@ -110,7 +139,7 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
         )
 
     def temperature(state: AgentState) -> jax.Array | float:
-        return jnp.exp(state.log_temperature) if automatic else config.policy.temperature
+        return jnp.exp(state.log_temperature) if automatic else parts.policy.temperature
 
     def update_reward_critics(
         state: AgentState, batch: Batch, next_action: jax.Array, next_log_prob: jax.Array
@@ -120,7 +149,7 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
         )
         target = reward_critics.bellman_target(
             batch,
-            config.reward_critic.discount,
+            parts.reward_critic.discount,
             reward.aggregate(next_values),
             -temperature(state) * next_log_prob,
         )
@@ -137,13 +166,13 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
         fraction_key: jax.Array,
         signal_key: jax.Array,
     ) -> tuple[AgentState, Metrics]:
-        if config.cost_critic.target_action == "online-mean":
+        if parts.cost_critic.target_action == "online-mean":
             next_action = head.mode(state.policy, batch.next_observation)
         gradient, metrics = jax.grad(cost.loss, has_aux=True)(
             state.cost_critic, state.target_cost_critic, batch, next_action, fraction_key
         )
         params, optimiser = descend(step.cost, gradient, state.cost_optimiser, state.cost_critic)
-        if config.multiplier.signal == "critic":
+        if parts.multiplier_signal == "critic":
             charge = cost.charge(params, batch.observation, batch.action, signal_key)
             metrics = metrics | {CRITIC_SIGNAL: jnp.mean(charge)}
         return state._replace(cost_critic=params, cost_optimiser=optimiser), metrics
@@ -161,7 +190,7 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
         value = reward.aggregate(reward.values(state.reward_critics, batch.observation, action))
         charge = cost.charge(state.cost_critic, batch.observation, action, fraction_key)
         loss = jnp.mean(temperature(state) * log_prob - value + multiplier * charge)
-        if config.policy.normalise_by_multiplier:
+        if parts.policy.normalise_by_multiplier:
             loss = loss / (1.0 + multiplier)
         return loss, {
             "policy_loss": loss,
@@ -196,7 +225,7 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
 
     def move_targets(state: AgentState) -> AgentState:
         def towards(target: Any, online: Any) -> Any:
-            return optax.incremental_update(online, target, config.polyak)
+            return optax.incremental_update(online, target, parts.polyak)
 
         return state._replace(
             target_policy=None

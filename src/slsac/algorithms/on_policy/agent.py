@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -52,8 +53,12 @@ class OnPolicyAgent(NamedTuple):
     losses and parameters are finite)."""
 
 
+@functools.lru_cache(maxsize=16)
 def build(config: OnPolicyConfig, spec: EnvSpec) -> OnPolicyAgent:
-    """Chooses the parts that ``config`` names. The returned functions are pure and unjitted."""
+    """Chooses the parts that ``config`` names. The returned functions are pure and unjitted.
+
+    Equal arguments get the same functions, which JAX therefore compiles once in a process.
+    """
     # No optimiser here draws noise; the key is only what the builder asks for.
     unused = jax.random.PRNGKey(0)
     policy_optimiser = build_optimiser(config.policy.optimiser, unused)

@@ -1,5 +1,3 @@
-"""Langevin optimisers: their noise, their drift, and each member on its own."""
-
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -14,7 +12,7 @@ from scipy.special import ndtr
 
 from slsac import langevin
 from slsac.errors import InvalidInput
-from slsac.langevin import asgld, clip_by_norm, preconditioned_asgld, psgld, sgld
+from slsac.langevin import asgld, clip_by_norm, langevin_adam, preconditioned_asgld, psgld, sgld
 
 KEY = jax.random.PRNGKey(0)
 EPSILON = 1e-8
@@ -246,3 +244,21 @@ def test_an_unknown_clip_is_refused() -> None:
 def test_bad_numbers_are_refused(options: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         asgld(1e-3, key=jax.random.PRNGKey(0), **options)
+
+
+def test_langevin_adam_is_adam_with_noise_of_the_stated_size() -> None:
+    gradients = jnp.array(GRADIENTS)
+    plain = updates_of(optax.adam(0.1), gradients)
+    still = updates_of(langevin_adam(0.1, inverse_temperature=0.0, key=KEY), gradients)
+    np.testing.assert_array_equal(still, plain)
+    many = jnp.ones((1, 20_000))
+    noisy = updates_of(langevin_adam(0.1, inverse_temperature=0.02, key=KEY), many)[0]
+    noise = np.asarray(noisy - updates_of(optax.adam(0.1), many)[0])
+    assert noise.std() == pytest.approx((2 * 0.1 * 0.02) ** 0.5, rel=0.03)
+    assert noise.mean() == pytest.approx(0.0, abs=3e-3)
+
+
+def test_langevin_adam_never_draws_the_same_noise_twice() -> None:
+    optimiser = langevin_adam(0.1, inverse_temperature=1.0, key=KEY)
+    first, second = updates_of(optimiser, jnp.zeros((2, 2, 3)))
+    assert len(np.unique(np.concatenate([first, second]))) == 12

@@ -1,5 +1,3 @@
-"""Networks by hand: one, and a stack of them."""
-
 from __future__ import annotations
 
 import math
@@ -9,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from slsac.networks import MLP, apply_stacked, cosine_features, stack
+from slsac.networks import MLP, activation, apply_stacked, cosine_features, layer_norm, stack
 
 KEY = jax.random.PRNGKey(0)
 
@@ -89,3 +87,23 @@ def test_cosine_features_start_at_one_half_period() -> None:
     np.testing.assert_allclose(
         features, [[[1.0, 1.0, 1.0], [0.0, -1.0, 0.0], [-1.0, 1.0, -1.0]]], atol=1e-6
     )
+
+
+def test_layer_norm_gives_zero_mean_and_unit_variance_whatever_the_scale() -> None:
+    rows = jax.random.normal(jax.random.PRNGKey(0), (5, 64))
+    normed = layer_norm(100.0 * rows + 3.0)
+    np.testing.assert_allclose(normed.mean(axis=-1), 0.0, atol=1e-5)
+    np.testing.assert_allclose(normed.std(axis=-1), 1.0, atol=1e-3)
+    np.testing.assert_allclose(layer_norm(rows), normed, atol=1e-3)
+
+
+def test_a_normalised_network_does_not_see_the_size_of_its_hidden_features() -> None:
+    network = MLP((3, 16, 1), key=jax.random.PRNGKey(0))
+    larger = eqx.tree_at(
+        lambda net: (net.weights[0], net.biases[0]),
+        network,
+        (50.0 * network.weights[0], 50.0 * network.biases[0]),
+    )
+    x = jax.random.normal(jax.random.PRNGKey(1), (4, 3))
+    np.testing.assert_allclose(network(x, activation(True)), larger(x, activation(True)), atol=1e-3)
+    assert not np.allclose(network(x), larger(x), atol=1e-3)

@@ -1,5 +1,3 @@
-"""Risk measures by hand, and laws on random costs."""
-
 from __future__ import annotations
 
 import math

@@ -1,6 +1,6 @@
 """Langevin optimisers as optax transformations: a drift, and Gaussian noise added last.
 
-All four share one form,
+The first four share one form,
 
     theta <- theta - lr * drift + sqrt(2 * lr * inverse_temperature) * scale * xi,
 
@@ -15,6 +15,8 @@ psgld                  g / sqrt(v + eps)        1
 asgld                  g + a m / sqrt(v + eps)  1
 preconditioned_asgld   m / sqrt(v + eps)        (v + eps)^(-1/4)
 =====================  =======================  ==================
+
+`langevin_adam` is Adam, with its bias correction, and isotropic noise of the same size.
 """
 
 from __future__ import annotations
@@ -194,3 +196,39 @@ def preconditioned_asgld(
         return jax.lax.rsqrt(jnp.sqrt(v))
 
     return langevin(learning_rate, lambda g, m, v: m * jax.lax.rsqrt(v), noise_scale, **options)
+
+
+def langevin_adam(
+    learning_rate: float,
+    *,
+    inverse_temperature: float,
+    key: jax.Array,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+) -> optax.GradientTransformation:
+    """Adam, bias correction included, with isotropic Langevin noise behind it."""
+    std = (2.0 * learning_rate * inverse_temperature) ** 0.5
+    return optax.chain(optax.adam(learning_rate, beta1, beta2, epsilon), add_noise(std, key))
+
+
+class NoiseState(NamedTuple):
+    updates: jax.Array
+    key: jax.Array
+
+
+def add_noise(std: float, key: jax.Array) -> optax.GradientTransformation:
+    """Adds Gaussian noise of standard deviation ``std`` to every entry of an update."""
+
+    def init(params: optax.Params) -> NoiseState:
+        return NoiseState(jnp.zeros((), jnp.int32), key)
+
+    def update(
+        updates: optax.Updates, state: NoiseState, params: optax.Params | None = None
+    ) -> tuple[optax.Updates, NoiseState]:
+        flat, unravel = ravel_pytree(updates)
+        noise = unravel(fast_normal(jax.random.fold_in(state.key, state.updates), flat.size))
+        updates = jax.tree.map(lambda leaf, xi: leaf + std * xi, updates, noise)
+        return updates, NoiseState(state.updates + 1, state.key)
+
+    return optax.GradientTransformation(init, update)

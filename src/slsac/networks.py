@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 Module = TypeVar("Module")
 
@@ -48,11 +48,23 @@ class MLP(eqx.Module):
         return x @ self.weights[-1] + self.biases[-1]
 
 
+def layer_norm(x: Any) -> Any:
+    """Zero mean and unit variance over the features, with no learned scale or shift."""
+    centred = x - jnp.mean(x, axis=-1, keepdims=True)
+    variance = jnp.mean(centred * centred, axis=-1, keepdims=True)
+    return centred * jax.lax.rsqrt(variance + 1e-5)
+
+
+def activation(normalised: bool) -> Callable[[Any], Any]:
+    """What follows each hidden layer: ReLU, of the layer-normalised features if ``normalised``."""
+    return (lambda x: jax.nn.relu(layer_norm(x))) if normalised else jax.nn.relu
+
+
 class Normaliser(NamedTuple):
     """Maps observations to what the networks see; follows the training episodes, is not learned."""
 
-    mean: jax.Array
-    deviation: jax.Array
+    mean: jax.Array | np.ndarray
+    deviation: jax.Array | np.ndarray
 
 
 def normalise(observation: Any, mean: Any, deviation: Any, bound: float) -> Any:
@@ -65,9 +77,11 @@ def stack(make: Callable[[jax.Array], Module], key: jax.Array, members: int) -> 
     return jax.vmap(make)(jax.random.split(key, members))
 
 
-def apply_stacked(networks: MLP, x: jax.Array) -> jax.Array:
+def apply_stacked(
+    networks: MLP, x: jax.Array, activate: Callable[[Any], Any] = jax.nn.relu
+) -> jax.Array:
     """Every member on the same input: ``[batch, in] -> [ensemble, batch, out]``."""
-    return jax.vmap(lambda network: network(x))(networks)
+    return jax.vmap(lambda network: network(x, activate))(networks)
 
 
 class Largest(eqx.Module):
@@ -92,7 +106,6 @@ def cosine_features(fractions: jax.Array, size: int) -> jax.Array:
     return jnp.cos(jnp.pi * jnp.arange(1, size + 1) * fractions[..., None])
 
 
-@functools.lru_cache(maxsize=16)
 def row_by_row(predict: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """``predict(policy, observations)`` whose rows have the bits of single observations.
 

@@ -1,5 +1,3 @@
-"""Any Gymnasium env behind our contract, and what is wrong with those that do not fit."""
-
 from __future__ import annotations
 
 import sys

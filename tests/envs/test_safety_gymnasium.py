@@ -1,5 +1,3 @@
-"""Safety-Gymnasium's tasks behind our contract: seeds, ends of episodes, costs, pictures."""
-
 from __future__ import annotations
 
 import copy

@@ -32,3 +32,18 @@ def test_a_checkpoint_from_before_lengths_were_kept_is_read() -> None:
     episodes = Episodes(window=2)
     episodes.restore({"episode": 7, "window": [4.0, 5.0]})
     assert (episodes.count, episodes.costs, episodes.lengths) == (7, [4.0, 5.0], [])
+
+
+def test_a_span_keeps_the_episodes_that_ended_within_it() -> None:
+    episodes = Episodes(window=2, span=100)
+    for cost, length in enumerate([60, 50, 30, 10]):
+        episodes.add(episode(float(cost), length))
+    # Ended 90, 40, 10 and 0 steps ago.
+    assert episodes.costs == [0.0, 1.0, 2.0, 3.0]
+    episodes.add(episode(4.0, 10))
+    assert episodes.costs == [1.0, 2.0, 3.0, 4.0]
+    episodes.add(episode(5.0, 200))
+    assert episodes.costs == [5.0]
+    restored = Episodes(window=2, span=100)
+    restored.restore(episodes.facts())
+    assert (restored.costs, restored.lengths) == ([5.0], [200])

@@ -1,5 +1,3 @@
-"""The replay: a ring on disk that a resumed run finds as it was."""
-
 from __future__ import annotations
 
 import json

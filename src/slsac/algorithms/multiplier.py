@@ -8,6 +8,9 @@ signal          quantity                                             held agains
 ==============  ===================================================  ======================
 empirical-cvar  CVaR of the window's episode costs                   cost_limit
 mean            mean of the window's episode costs                   cost_limit
+recent-cvar     CVaR of the episodes that ended within the last      cost_limit
+                ``recent_horizons`` horizons; the running one
+                counts as soon as it raises the figure
 critic          mean charge of the cost critic for replayed actions  discounted_cost_limit
 ==============  ===================================================  ======================
 
@@ -23,6 +26,9 @@ pid       lambda = Kp P + I + Kd D, where I <- I + Ki * violation, kept within [
           P is the violation smoothed; D is how far the smoothed signal rose over the last
           ``derivative_delay`` updates, at least 0
 softplus  lambda = softplus(rho) + damping * violation, with Adam on -softplus(rho) * violation
+log-pi    log lambda = I + Kp e, where I <- I + Ki e, kept within [log minimum, log maximum], and e
+          is the violation in units of the limit, kept within +-1: no cost can carry it away, it
+          falls as fast as it rises, and nothing winds up
 ========  ====================================================================================
 """
 
@@ -58,13 +64,28 @@ class Update(Protocol):
         ...
 
 
+class Signal(Protocol):
+    def __call__(
+        self,
+        episode_costs: Sequence[float],
+        critic_signal: float | None = None,
+        running_cost: float = 0.0,
+    ) -> float | None:
+        """What is held against the limit; None while there is nothing to go by.
+
+        Args:
+            episode_costs: of the episodes that count.
+            critic_signal: what the cost critic charged in the last update.
+            running_cost: what the present episode has cost so far.
+        """
+        ...
+
+
 class Multiplier(NamedTuple):
     init: Callable[[], MultiplierState]
     update: Update
     """(state, signal) -> state, once per environment step, or on-policy once per epoch."""
-    signal: Callable[[Sequence[float], float | None], float | None]
-    """(window's episode costs, critic's signal) -> what is held against the limit; None: nothing
-    to go by yet, and the multiplier must not move."""
+    signal: Signal
     limit: float
     """The limit in the signal's unit."""
 
@@ -90,17 +111,38 @@ def build(
 ) -> Multiplier:
     """Composes the configured signal and rule."""
 
-    def of_window(episode_costs: Sequence[float], critic_signal: float | None) -> float | None:
+    def cvar(
+        episode_costs: Sequence[float],
+        critic_signal: float | None = None,
+        running_cost: float = 0.0,
+    ) -> float | None:
         level = 1.0 if config.signal == "mean" else tail_fraction
         return empirical_cvar(episode_costs, level) if episode_costs else None
 
-    def of_critic(episode_costs: Sequence[float], critic_signal: float | None) -> float | None:
+    def recent_cvar(
+        episode_costs: Sequence[float],
+        critic_signal: float | None = None,
+        running_cost: float = 0.0,
+    ) -> float | None:
+        # What the running episode has cost so far is the least that it will cost.
+        with_running = empirical_cvar([*episode_costs, running_cost], tail_fraction)
+        if episode_costs:
+            return max(empirical_cvar(episode_costs, tail_fraction), with_running)
+        return with_running if running_cost > cost_limit else None
+
+    def of_critic(
+        episode_costs: Sequence[float],
+        critic_signal: float | None = None,
+        running_cost: float = 0.0,
+    ) -> float | None:
         return critic_signal
 
-    by_critic = config.signal == "critic"
-    limit = discounted_cost_limit if by_critic else cost_limit
+    signals: dict[str, Signal] = {
+        "empirical-cvar": cvar, "mean": cvar, "recent-cvar": recent_cvar, "critic": of_critic,
+    }  # fmt: skip
+    limit = discounted_cost_limit if config.signal == "critic" else cost_limit
     init, update = _RULES[config.rule](config, limit)
-    return Multiplier(init, update, of_critic if by_critic else of_window, limit)
+    return Multiplier(init, update, signals[config.signal], limit)
 
 
 Rule = tuple[Callable[[], MultiplierState], Update]
@@ -187,6 +229,27 @@ def softplus(config: MultiplierConfig, limit: float) -> Rule:
     return init, update
 
 
+def log_pi(config: MultiplierConfig, limit: float) -> Rule:
+    """A proportional and an integral part on a logarithmic scale."""
+    lowest, highest = math.log(config.minimum), math.log(config.maximum)
+
+    def init() -> MultiplierState:
+        return MultiplierState(config.initial, (math.log(config.initial),))
+
+    def update(state: MultiplierState, signal: float, margin: float = 0.0) -> MultiplierState:
+        (integral,) = state.memory
+        enforced = limit - margin
+        if enforced > 0.0:
+            violation = min(max((signal - enforced) / enforced, -1.0), 1.0)
+        else:
+            violation = 1.0 if signal > 0.0 else -1.0
+        integral = min(max(integral + config.integral_gain * violation, lowest), highest)
+        value = math.exp(integral + config.proportional_gain * violation)
+        return MultiplierState(value, (integral,))
+
+    return init, update
+
+
 def _bounded(value: float, config: MultiplierConfig) -> float:
     return min(max(0.0, value), config.maximum)
 
@@ -208,4 +271,5 @@ _RULES: dict[str, Callable[[MultiplierConfig, float], Rule]] = {
     "adam": adam_ascent,
     "pid": pid,
     "softplus": softplus,
+    "log-pi": log_pi,
 }

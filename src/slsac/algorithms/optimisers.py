@@ -34,6 +34,15 @@ def build_optimiser(
             config.epsilon,
             weight_decay=config.weight_decay,
         )
+    elif config.kind == "langevin_adam":
+        optimiser = langevin.langevin_adam(
+            config.learning_rate,
+            inverse_temperature=config.inverse_temperature,
+            key=noise_key,
+            beta1=config.beta1,
+            beta2=config.beta2,
+            epsilon=config.epsilon,
+        )
     else:
         extra = {"bias_factor": config.bias_factor} if config.kind == "asgld" else {}
         optimiser = _LANGEVIN[config.kind](

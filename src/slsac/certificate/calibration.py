@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from slsac.certificate.contents import (
@@ -49,6 +48,12 @@ class Trajectory(NamedTuple):
     actions: np.ndarray
     costs: np.ndarray
     terminated: bool
+    """The critic expects no cost after the last step."""
+
+
+PredictCost = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+"""(observations, actions, fractions ``[1, quantile]``) -> quantiles of the discounted cost-to-go
+``[point, quantile]``, in the task's own costs."""
 
 
 class Points(NamedTuple):
@@ -143,20 +148,17 @@ def _resampled_interval(
 
 def quantile_error(
     points: Points,
-    critic: Any,
-    config: CostCriticConfig,
+    predict: PredictCost,
     *,
+    discount: float,
     tail_fraction: float,
     horizon: int,
     confidence: float,
     rng: np.random.Generator,
 ) -> QuantileError:
     """Reliability, distance and delta of a quantile critic."""
-    fractions = jnp.asarray(np.concatenate([NOMINAL, FRACTIONS]), jnp.float32)[None]
-    values = jax.jit(lambda critic, *inputs: critic(*inputs, fractions))(
-        critic, points.observations, points.actions
-    )
-    quantiles = _floored(values, config)
+    fractions = np.concatenate([NOMINAL, FRACTIONS]).astype(np.float32)[None]
+    quantiles = predict(points.observations, points.actions, fractions)
     nominal, predicted = np.split(quantiles, [len(NOMINAL)], axis=1)
     realised = points.realised
 
@@ -178,21 +180,20 @@ def quantile_error(
         delta_if_perfect=float(np.mean(perfect)),
         predicted_mean=float(predicted.mean()),
         cvar_error_bound=bound,
-        cvar_error_bound_undiscounted=bound / discounted_cost_limit(1.0, config.discount, horizon),
+        cvar_error_bound_undiscounted=bound / discounted_cost_limit(1.0, discount, horizon),
     )
 
 
 def mean_error(
     points: Points,
-    critic: Any,
-    config: CostCriticConfig,
+    predict: PredictCost,
     *,
     confidence: float,
     rng: np.random.Generator,
 ) -> MeanError:
     """Bias of a critic that predicts the mean only."""
-    inputs = np.concatenate([points.observations, points.actions], axis=1)
-    predicted = _floored(jax.jit(lambda critic, x: critic(x)[..., 0])(critic, inputs), config)
+    any_fraction = np.full((1, 1), 0.5, np.float32)
+    predicted = predict(points.observations, points.actions, any_fraction)[:, 0]
     errors = predicted - points.realised
 
     def bias_of(rows: np.ndarray) -> float:
@@ -205,15 +206,9 @@ def mean_error(
     )
 
 
-def _floored(predictions: Any, config: CostCriticConfig) -> np.ndarray:
-    """A critic's predictions as training uses them: none is below ``cost_floor``."""
-    values = np.asarray(predictions, dtype=np.float64)
-    return values if config.cost_floor is None else np.maximum(values, config.cost_floor)
-
-
 def calibrate(
     trajectories: list[Trajectory],
-    critic: Any,
+    predict: PredictCost,
     config: CostCriticConfig,
     *,
     tail_fraction: float,
@@ -222,7 +217,7 @@ def calibrate(
     seed: int,
     policy_sha256: str,
 ) -> Calibration | NotCalibrated:
-    """What ``critic`` predicts against what followed in the trajectories of its policy."""
+    """What a critic predicts against what followed in the trajectories of its policy."""
     if config.cost_scaling != "none":
         reason = f"the critic sees costs scaled by {config.cost_scaling!r}"
         return NotCalibrated(reason, policy_sha256)
@@ -238,15 +233,15 @@ def calibrate(
     if config.kind == "quantile":
         error = quantile_error(
             points,
-            critic,
-            config,
+            predict,
+            discount=config.discount,
             tail_fraction=tail_fraction,
             horizon=horizon,
             confidence=confidence,
             rng=rng,
         )
     else:
-        error = mean_error(points, critic, config, confidence=confidence, rng=rng)
+        error = mean_error(points, predict, confidence=confidence, rng=rng)
     return Calibration(
         error,
         confidence=confidence,

@@ -10,11 +10,12 @@ import contextlib
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import numpy as np
 
+from slsac.algorithms.off_policy.agent import OffPolicyAgent
 from slsac.certificate import calibration
 from slsac.certificate.contents import (
     Calibration,
@@ -36,6 +37,7 @@ from slsac.runs.config_file import require_same_task
 from slsac.runs.layout import CERTIFICATE
 from slsac.runs.policy import Learned, load_learned
 from slsac.seeds import Branch, episode_seed
+from slsac.stats.bounds import discounted_cost_limit
 from slsac.stats.confidence import at_least_seen, require_confidence
 from slsac.stats.summary import Evaluation, joined, summarise
 from slsac.tasks import family
@@ -193,6 +195,12 @@ def _calibrate(
 ) -> Calibration | NotCalibrated:
     """The cost critic's predictions against fresh episodes with sampled actions."""
     assert isinstance(learned.config, OffPolicyConfig)
+    unit = _cost_unit(learned.config, learned.spec.horizon)
+    if unit is None:
+        return NotCalibrated(
+            "the critic's unit of cost followed the run, since the limit is 0",
+            learned.policy_sha256,
+        )
     sample = jax.jit(learned.agent.explore)
     seed = episode_seed(protocol.seed, Branch.CERTIFICATE, 2**31)
     trajectories = []
@@ -207,9 +215,11 @@ def _calibrate(
                 )
             )
             tick("calibration", episode + 1, CALIBRATION_EPISODES)
+    if learned.config.cost_critic.after_termination == "continued":
+        trajectories = [trajectory._replace(terminated=False) for trajectory in trajectories]
     return calibration.calibrate(
         trajectories,
-        learned.cost_critic,
+        _predict_cost(learned, unit),
         learned.config.cost_critic,
         tail_fraction=learned.config.tail_fraction,
         horizon=learned.spec.horizon,
@@ -217,3 +227,21 @@ def _calibrate(
         seed=protocol.seed,
         policy_sha256=learned.policy_sha256,
     )
+
+
+def _cost_unit(config: OffPolicyConfig, horizon: int) -> float | None:
+    """What the cost critic calls 1, in the task's own costs; None where only the run knew it."""
+    if config.units == "task":
+        return 1.0
+    return discounted_cost_limit(config.cost_limit, config.cost_critic.discount, horizon) or None
+
+
+def _predict_cost(learned: Learned, unit: float) -> calibration.PredictCost:
+    agent = cast(OffPolicyAgent, learned.agent)
+    quantiles = jax.jit(agent.predict_cost)
+
+    def predict(observations: np.ndarray, actions: np.ndarray, fractions: np.ndarray) -> np.ndarray:
+        values = quantiles(learned.policy, learned.cost_critic, observations, actions, fractions)
+        return unit * np.asarray(values, np.float64)
+
+    return predict

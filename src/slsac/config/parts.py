@@ -17,7 +17,9 @@ from slsac.config.checks import (
     require_widths,
 )
 
-OptimiserKind = Literal["asgld", "sgld", "psgld", "preconditioned_asgld", "adam", "adamw"]
+OptimiserKind = Literal[
+    "asgld", "sgld", "psgld", "preconditioned_asgld", "langevin_adam", "adam", "adamw"
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -64,11 +66,15 @@ class PolicyConfig:
     """How the network's output becomes an action."""
     hidden: tuple[int, ...]
     """Widths of the hidden layers."""
+    layer_norm: bool
+    """Normalises the features of each hidden layer before its ReLU."""
     optimiser: OptimiserConfig
     temperature: float
     """Entropy weight alpha; the starting value where it is automatic."""
     automatic_temperature: bool
-    """Adapts alpha so that the entropy meets the target -|A|."""
+    """Adapts alpha so that the entropy meets its target."""
+    target_entropy: float
+    """That target in nats for each action dimension, where the temperature is automatic."""
     temperature_learning_rate: float
     """Step size of Adam on log alpha, where it is automatic."""
     target_network: bool
@@ -115,6 +121,11 @@ class RewardCriticConfig:
     """Mean over pairs of the twins' minimum, or one minimum over all critics."""
     hidden: tuple[int, ...]
     """Widths of the hidden layers."""
+    layer_norm: bool
+    """Normalises the features of each hidden layer before its ReLU."""
+    baseline: Literal["zero", "mean-reward"]
+    """What the networks' output is added to: nothing, or the value of earning the mean reward so
+    far for ever, which a new network would take tens of thousands of updates to learn."""
     discount: float
     """Discount gamma of rewards."""
     optimiser: OptimiserConfig
@@ -158,8 +169,14 @@ class CostCriticConfig:
     """Where the quantile Huber loss turns from quadratic to linear (kappa)."""
     cost_floor: float | None
     """Least possible cost-to-go: targets and the policy's charge are kept above it; none: off."""
+    after_termination: Literal["free", "continued"]
+    """What follows once the task has ended: no further cost, or the cost that the critic predicts
+    for the last state. Where it is free a policy may end an episode, by falling say, to save cost.
+    """
     hidden: tuple[int, ...]
     """Widths of the hidden layers."""
+    layer_norm: bool
+    """Normalises the features of each hidden layer before its ReLU."""
     discount: float
     """Discount gamma_c of costs."""
     optimiser: OptimiserConfig
@@ -186,10 +203,11 @@ class CostCriticConfig:
 
 @dataclass(frozen=True)
 class MultiplierConfig:
-    signal: Literal["empirical-cvar", "mean", "critic"]
-    """What is compared with the limit: CVaR or mean of the window's episode costs, or what the
-    critic would charge for replayed actions (compared with the discounted limit)."""
-    rule: Literal["ascent", "balanced", "adam", "pid", "softplus"]
+    signal: Literal["empirical-cvar", "mean", "recent-cvar", "critic"]
+    """What is compared with the limit: CVaR or mean of the window's episode costs, CVaR of the
+    episodes that ended lately, or what the critic would charge for replayed actions (compared with
+    the discounted limit)."""
+    rule: Literal["ascent", "balanced", "adam", "pid", "softplus", "log-pi"]
     """How the multiplier reacts to a violation; multiplier.py has the formulas."""
     learning_rate: float
     """Step size eta."""
@@ -197,12 +215,16 @@ class MultiplierConfig:
     """Value before the first update."""
     window: int
     """How many of the most recent episodes the signal is computed from."""
+    recent_horizons: float
+    """recent-cvar signal: how long ago an episode may have ended, in lengths of a whole episode."""
+    minimum: float
+    """log-pi rule: lower bound of the integral part."""
     maximum: float
     """Upper bound; the pid rule's integral stops there as well (anti-windup)."""
     proportional_gain: float
-    """pid rule: weight of the smoothed violation."""
+    """pid rule: weight of the smoothed violation. log-pi rule: of the relative violation."""
     integral_gain: float
-    """pid rule: weight of each violation added to the integral."""
+    """pid and log-pi rules: weight of each violation added to the integral."""
     derivative_gain: float
     """pid rule: weight of a rise of the smoothed signal."""
     smoothing: float
@@ -224,9 +246,13 @@ class MultiplierConfig:
         require_at_least(0, self, "proportional_gain", "integral_gain", "derivative_gain")
         require_at_least(1, self, "window", "derivative_delay")
         require_at_least(2, self, "tightening_window")
-        require_above_zero(self, "maximum")
+        require_above_zero(self, "minimum", "maximum", "recent_horizons")
         require_below_one(self, "smoothing", "largest_tightening")
         require(self.initial <= self.maximum, "initial", self.initial, "at most maximum")
+        require(
+            self.rule != "log-pi" or self.minimum <= self.initial,
+            "initial", self.initial, "at least minimum for the log-pi rule",
+        )  # fmt: skip
         require(
             self.rule != "softplus" or 1e-12 <= self.initial <= 500,
             "initial", self.initial, "in [1e-12, 500] for the softplus rule",

@@ -63,12 +63,17 @@ SL_SAC = OffPolicyConfig(
     evaluation_episodes=3,
     final_evaluation_episodes=30,
     checkpoint_every_steps=5_000,
+    normalise_observations=False,
+    observation_clip=5.0,
+    units="task",
     policy=PolicyConfig(
         head="squashed-gaussian",
         hidden=(256, 256),
+        layer_norm=False,
         optimiser=ADAM,
         temperature=0.2,
         automatic_temperature=False,
+        target_entropy=-1.0,
         target_network=True,
         normalise_by_multiplier=True,
         log_std_min=-20.0,
@@ -82,6 +87,8 @@ SL_SAC = OffPolicyConfig(
         pairs=3,
         aggregation="mean-min",
         hidden=(256, 256),
+        layer_norm=False,
+        baseline="zero",
         discount=0.99,
         optimiser=ASGLD,
     ),
@@ -99,7 +106,9 @@ SL_SAC = OffPolicyConfig(
         embedding=64,
         huber_threshold=1.0,
         cost_floor=0.0,
+        after_termination="free",
         hidden=(256, 256),
+        layer_norm=False,
         discount=0.99,
         optimiser=ADAMW,
     ),
@@ -109,6 +118,8 @@ SL_SAC = OffPolicyConfig(
         learning_rate=1e-5,
         initial=1e-3,
         window=10,
+        recent_horizons=3.0,
+        minimum=1e-3,
         maximum=100.0,
         proportional_gain=1e-6,
         integral_gain=1e-7,
@@ -121,6 +132,44 @@ SL_SAC = OffPolicyConfig(
         largest_tightening=0.5,
     ),
     metadrive=None,
+)
+
+SL_SAC_2 = replace(
+    SL_SAC,
+    steps=200_000,
+    multiplier_warmup_steps=SL_SAC.warmup_steps,
+    polyak=0.01,
+    batch_size=128,
+    normalise_observations=True,
+    observation_clip=10.0,
+    units="scale-free",
+    policy=replace(SL_SAC.policy, temperature=0.013, target_network=False),
+    reward_critic=replace(
+        SL_SAC.reward_critic,
+        pairs=1,
+        layer_norm=True,
+        baseline="mean-reward",
+        optimiser=replace(ADAM, kind="langevin_adam"),
+    ),
+    cost_critic=replace(
+        SL_SAC.cost_critic,
+        members=2,
+        layer_norm=True,
+        huber_threshold=0.1,
+        after_termination="continued",
+        discount=0.97,
+        optimiser=ADAM,
+    ),
+    multiplier=replace(
+        SL_SAC.multiplier,
+        signal="recent-cvar",
+        rule="log-pi",
+        initial=0.1,
+        minimum=0.01,
+        maximum=10.0,
+        proportional_gain=1.0,
+        integral_gain=2e-4,
+    ),
 )
 
 METADRIVE = MetaDriveConfig(
@@ -207,6 +256,7 @@ def _navigation(config: OffPolicyConfig) -> OffPolicyConfig:
         "adam": {"learning_rate": 5e-7, "initial": 0.0},
         "pid": {"proportional_gain": 5e-7, "integral_gain": 1e-8, "derivative_gain": 1e-8},
         "softplus": {},
+        "log-pi": {},
     }[config.multiplier.rule]
     return replace(
         config,
@@ -237,6 +287,7 @@ def _driving_multiplier(config: Config) -> MultiplierConfig:
         "adam": (),
         "pid": ("proportional_gain", "integral_gain", "derivative_gain"),
         "softplus": ("damping",),
+        "log-pi": (),
     }[config.multiplier.rule]
     rates: dict[str, Any] = {name: faster * getattr(config.multiplier, name) for name in scaled}
     # In a window of ten episodes a single violation is already a CVaR of 0.2 and a mean of 0.1.
@@ -275,7 +326,7 @@ PPO_LAG = OnPolicyConfig(
     # Messages to worker processes cost more than a second core gains (docs/performance.md).
     worker_processes=0,
     normalise_observations=True,
-    observation_clip=5.0,
+    observation_clip=SL_SAC.observation_clip,
     policy_update="clipped",
     passes=40,
     batch_size=64,
@@ -351,6 +402,8 @@ FAMILIES: dict[str, Callable[[OffPolicyConfig], OffPolicyConfig]] = {
 class Algorithm(NamedTuple):
     config: Config
     description: str
+    every_task: bool = False
+    """Its settings are the same for every task; only what a task itself asks for is set."""
 
 
 def _ablations() -> dict[str, Algorithm]:
@@ -394,6 +447,11 @@ BASELINES: dict[str, Algorithm] = {
 START_STEPS = {"sac-lag": 10_000, "sac-pid": 10_000, "td3-lag": 25_000, "td3-pid": 25_000}
 
 ALGORITHMS: dict[str, Algorithm] = {
+    "sl-sac-2": Algorithm(
+        SL_SAC_2,
+        "SL-SAC in units without a scale: one set of settings for every task",
+        every_task=True,
+    ),
     "sl-sac": Algorithm(
         SL_SAC, "aSGLD critic ensemble, IQN cost critic, multiplier on the empirical CVaR"
     ),
@@ -426,16 +484,15 @@ def algorithm(algo: str) -> Algorithm:
 def preset(algo: str, env: str) -> Config:
     """The full configuration of a named algorithm on a task, before any override."""
     config = replace(algorithm(algo).config, algo=algo, env=env)
-    if isinstance(config, OffPolicyConfig):
+    every_task = algorithm(algo).every_task
+    if isinstance(config, OffPolicyConfig) and not every_task:
         return FAMILIES[family(env)](config)
+    # All others have one set of settings, but for the task's own limit and simulator.
     if family(env) == "driving":
+        multiplier = config.multiplier if every_task else _driving_multiplier(config)
         return replace(
-            config,
-            cost_limit=DRIVING_COST_LIMIT,
-            multiplier=_driving_multiplier(config),
-            metadrive=METADRIVE,
+            config, cost_limit=DRIVING_COST_LIMIT, multiplier=multiplier, metadrive=METADRIVE
         )
-    # On all other tasks the on-policy baselines share one set of settings.
     return config
 
 

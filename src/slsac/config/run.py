@@ -53,6 +53,10 @@ class RunConfig:
     checkpoint_every_steps: int
     """A checkpoint is written at the first episode end (on-policy: epoch end) this many steps
     after the last one."""
+    normalise_observations: bool
+    """Shifts and scales observations by their running mean and deviation."""
+    observation_clip: float
+    """Bound of a normalised observation's entries."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,9 @@ class OffPolicyConfig(RunConfig):
     """Share by which target networks move towards the online ones."""
     replay_capacity: int
     """Most recent transitions that minibatches are drawn from."""
+    units: Literal["task", "scale-free"]
+    """What the networks learn in: the task's own rewards and costs, or rewards in units of their
+    mean size so far and costs in units of the discounted limit."""
     policy: PolicyConfig
     reward_critic: RewardCriticConfig
     cost_critic: CostCriticConfig
@@ -77,6 +84,7 @@ class OffPolicyConfig(RunConfig):
     """Settings of the simulator, for MetaDriveSafe-v0 only."""
 
     def __post_init__(self) -> None:
+        require_choices(self)
         _check_run(self)
         require(0 < self.polyak <= 1, "polyak", self.polyak, "in (0, 1]")
         require_at_least(0, self, "warmup_steps", "multiplier_warmup_steps")
@@ -85,6 +93,17 @@ class OffPolicyConfig(RunConfig):
             self.cost_critic.cost_scaling == "none" or self.multiplier.signal != "critic",
             "cost_critic.cost_scaling", self.cost_critic.cost_scaling,
             "none where multiplier.signal is critic",
+        )  # fmt: skip
+        in_task_units = self.units == "task" and not self.normalise_observations
+        require(
+            in_task_units or not self.multiplier.tighten,
+            "multiplier.tighten", self.multiplier.tighten,
+            "false unless units is task and normalise_observations is false",
+        )  # fmt: skip
+        require(
+            self.units == "task" or self.cost_critic.cost_scaling == "none",
+            "cost_critic.cost_scaling", self.cost_critic.cost_scaling,
+            "none where units is scale-free",
         )  # fmt: skip
         require(
             not self.multiplier.tighten
@@ -103,10 +122,6 @@ class OnPolicyConfig(RunConfig):
     worker_processes: int
     """Processes the environments are spread over; 0: all in the training process. The numbers do
     not depend on it."""
-    normalise_observations: bool
-    """Shifts and scales observations by their running mean and deviation."""
-    observation_clip: float
-    """Bound of a normalised observation's entries."""
     policy_update: Literal["clipped", "trust-region"]
     """PPO's surrogate, or CPO's constrained step."""
     passes: int
@@ -140,9 +155,8 @@ class OnPolicyConfig(RunConfig):
             self.batch_size <= self.steps_per_epoch,
             "batch_size", self.batch_size, "at most steps_per_epoch",
         )  # fmt: skip
-        require_above_zero(self, "observation_clip")
         require(
-            self.multiplier.signal != "critic",
+            self.multiplier.signal in ("mean", "empirical-cvar"),
             "multiplier.signal", self.multiplier.signal, "mean or empirical-cvar on-policy",
         )  # fmt: skip
         require(
@@ -175,6 +189,7 @@ def _check_run(config: Config) -> None:
     require_at_least(0, config, "cost_limit", "final_evaluation_episodes")
     require_at_least(1, config, "steps", "batch_size", "steps_per_epoch", "evaluate_every_epochs")
     require_at_least(1, config, "evaluation_episodes", "checkpoint_every_steps")
+    require_above_zero(config, "observation_clip")
     require(
         config.cost_limit > 0 or config.multiplier.rule != "balanced",
         "cost_limit", config.cost_limit, "above 0 where multiplier.rule is balanced",

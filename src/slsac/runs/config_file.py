@@ -16,7 +16,12 @@ from slsac.types import EnvSpec
 LATER_FIELDS = (
     "metadrive",
     "metadrive.lidar",
+    "normalise_observations",
+    "observation_clip",
+    "units",
+    "cost_critic.after_termination",
     "cost_critic.cost_scaling",
+    "cost_critic.layer_norm",
     "cost_critic.members",
     "cost_critic.risk_aversion",
     "cost_critic.risk_measure",
@@ -27,14 +32,20 @@ LATER_FIELDS = (
     "multiplier.integral_gain",
     "multiplier.largest_tightening",
     "multiplier.maximum",
+    "multiplier.minimum",
     "multiplier.proportional_gain",
+    "multiplier.recent_horizons",
     "multiplier.smoothing",
     "multiplier.tighten",
     "multiplier.tightening_window",
     "policy.exploration_noise",
+    "policy.layer_norm",
+    "policy.target_entropy",
     "policy.target_noise",
     "policy.target_noise_clip",
     "policy.temperature_learning_rate",
+    "reward_critic.baseline",
+    "reward_critic.layer_norm",
 )
 """Config fields that the first recorded runs do not know; any other that is missing was lost."""
 BEFORE_METADRIVE = {"lidar": "distance"}

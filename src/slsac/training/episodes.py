@@ -29,19 +29,36 @@ class RunningEpisode:
 
 
 class Episodes:
-    """How many have finished, and the last ``window`` of them; part of a checkpoint."""
+    """How many have finished, and the last of them; part of a checkpoint.
 
-    def __init__(self, window: int) -> None:
+    Args:
+        window: how many are kept.
+        span: where given, those that ended within so many steps are kept instead.
+    """
+
+    def __init__(self, window: int, span: float | None = None) -> None:
         self.count = 0
         self.costs: list[float] = []
-        """Of the window's episodes, oldest first."""
+        """Of the kept episodes, oldest first."""
         self.lengths: list[int] = []
-        self._window = window
+        self._window, self._span = window, span
 
     def add(self, episode: Episode) -> None:
         self.count += 1
-        self.costs = [*self.costs, episode.cost][-self._window :]
-        self.lengths = [*self.lengths, episode.length][-self._window :]
+        self.costs = [*self.costs, episode.cost]
+        self.lengths = [*self.lengths, episode.length]
+        kept = self._window if self._span is None else self._within(self._span)
+        self.costs, self.lengths = self.costs[-kept:], self.lengths[-kept:]
+
+    def _within(self, span: float) -> int:
+        """How many ended less than ``span`` steps before the newest, which counts in any case."""
+        kept, steps = 1, 0
+        for later in reversed(self.lengths[1:]):
+            steps += later
+            if steps >= span:
+                break
+            kept += 1
+        return kept
 
     def facts(self) -> dict[str, Any]:
         return {"episode": self.count, "window": self.costs, "window_lengths": self.lengths}

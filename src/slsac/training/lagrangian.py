@@ -19,6 +19,8 @@ class Lagrangian:
         self.state = self._rule.init()
         self.limit = self._rule.limit
         """The limit in the signal's unit."""
+        self.running_cost = 0.0
+        """What the present episode has cost so far."""
         self.critic_signal: float | None = None
         """What the cost critic charged in the last update, where that is the signal."""
 
@@ -29,7 +31,7 @@ class Lagrangian:
     @property
     def signal(self) -> float | None:
         """What is held against the limit; None while there is nothing to go by."""
-        return self._rule.signal(self._episodes.costs, self.critic_signal)
+        return self._rule.signal(self._episodes.costs, self.critic_signal, self.running_cost)
 
     def move(self, margin: float = 0.0) -> None:
         """One step of the rule, or none while there is no signal.
@@ -51,3 +53,4 @@ class Lagrangian:
     def restore(self, facts: Mapping[str, Any]) -> None:
         self.state = multiplier.restored(facts["multiplier"])
         self.critic_signal = facts.get("critic_signal")
+        self.running_cost = 0.0

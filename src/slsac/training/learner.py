@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from slsac.algorithms.off_policy.agent import AgentState, OffPolicyAgent, PackedUpdate
+from slsac.networks import Normaliser
 from slsac.types import Batch
 
 
@@ -35,6 +36,9 @@ class Learner(Protocol):
     ) -> list[Learned]:
         """One update of every lane."""
 
+    def follow_observations(self, moments: Sequence[Normaliser]) -> None:
+        """Gives every lane's policy the moments of the observations it has seen so far."""
+
     def state_of(self, lane: int) -> AgentState:
         """Everything that a lane has learned."""
 
@@ -47,17 +51,8 @@ def _learned(
     return Learned(packed.metric_names[with_policy], metrics, broken)
 
 
-@functools.lru_cache(maxsize=16)
-def _compiled(agent: OffPolicyAgent) -> tuple[PackedUpdate, Any, Any]:
-    """The update with its names, the same compiled, and exploration at a step; once per agent."""
-    packed = PackedUpdate(agent)
-    update = jax.jit(packed, static_argnums=3, donate_argnums=0)
-    explore = jax.jit(
-        lambda policy, observation, key, step: agent.explore(
-            policy, observation, jax.random.fold_in(key, step)
-        )
-    )
-    return packed, update, explore
+def _with_normaliser(state: AgentState, normaliser: Normaliser) -> AgentState:
+    return state._replace(policy=state.policy._replace(normaliser=normaliser))
 
 
 class SoloLearner:
@@ -66,7 +61,13 @@ class SoloLearner:
     def __init__(self, agent: OffPolicyAgent, seed: int) -> None:
         self.agent = agent
         init_key, self.action_key = jax.random.split(jax.random.PRNGKey(seed))
-        self._packed, self._update, self._explore = _compiled(agent)
+        self._packed = PackedUpdate(agent)
+        self._update = jax.jit(self._packed, static_argnums=3, donate_argnums=0)
+        self._explore = jax.jit(
+            lambda policy, observation, key, step: agent.explore(
+                policy, observation, jax.random.fold_in(key, step)
+            )
+        )
         self.state: AgentState = jax.jit(agent.init)(init_key)
 
     def explore(self, observations: Sequence[np.ndarray], step: int) -> Sequence[np.ndarray]:
@@ -81,6 +82,10 @@ class SoloLearner:
             self.state, batch, np.float32(multiplier), with_policy
         )
         return [_learned(self._packed, np.asarray(metrics), np.asarray(finite), with_policy)]
+
+    def follow_observations(self, moments: Sequence[Normaliser]) -> None:
+        (normaliser,) = moments
+        self.state = _with_normaliser(self.state, normaliser)
 
     def state_of(self, lane: int) -> AgentState:
         return self.state
@@ -131,6 +136,10 @@ class StackedLearner:
         )
         rows = zip(np.asarray(metrics), np.asarray(finite), strict=True)
         return [_learned(self._packed, *row, with_policy) for row in rows]
+
+    def follow_observations(self, moments: Sequence[Normaliser]) -> None:
+        stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *moments)
+        self._state = _with_normaliser(self._state, stacked)
 
     def state_of(self, lane: int) -> AgentState:
         return self._take(self._state, lane)

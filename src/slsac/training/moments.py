@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from slsac.networks import normalise
+from slsac.networks import Normaliser, normalise
 
 VARIANCE_FLOOR = 1e-8
 """Added to the variance: an entry that has not moved yet must not divide by zero."""
@@ -33,6 +33,10 @@ class RunningMoments:
     @property
     def deviation(self) -> np.ndarray:
         return np.sqrt(self._squares / max(self.count, 1) + VARIANCE_FLOOR)
+
+    def normaliser(self) -> Normaliser:
+        """The moments as the networks take them."""
+        return Normaliser(self.mean.astype(np.float32), self.deviation.astype(np.float32))
 
     def normalise(self, rows: np.ndarray, bound: float) -> np.ndarray:
         """Zero mean, unit deviation, entries within +-bound; float32."""

@@ -24,15 +24,17 @@ from slsac.config import OffPolicyConfig
 from slsac.display import Display
 from slsac.envs import Copies
 from slsac.errors import env_failures
-from slsac.networks import row_by_row
+from slsac.networks import Normaliser, row_by_row
 from slsac.runs.layout import REPLAY
 from slsac.runs.lock import RunLock
 from slsac.seeds import Branch, episode_seed, generator
 from slsac.stats.summary import Evaluation
 from slsac.training.episodes import RunningEpisode
 from slsac.training.learner import Learned, Learner, SoloLearner
+from slsac.training.moments import RunningMoments
 from slsac.training.replay import Replay
 from slsac.training.session import Session
+from slsac.training.units import Units
 from slsac.types import Batch, EnvSpec, SafeEnv
 
 
@@ -72,6 +74,9 @@ def take_step(lanes: Sequence[OffPolicyTrainer], learner: Learner) -> list[bool]
 
 def learn(lanes: Sequence[OffPolicyTrainer], learner: Learner) -> None:
     """One update of every lane, from a minibatch of its own."""
+    moments = [lane.normaliser() for lane in lanes]
+    if moments[0] is not None:
+        learner.follow_observations(cast(list[Normaliser], moments))
     outcomes = learner.update(
         [lane.sample() for lane in lanes],
         [lane.session.lagrangian.value for lane in lanes],
@@ -130,7 +135,12 @@ class OffPolicyTrainer:
         )
         self.tightening = Tightening(config, env.spec)
         self.random_actions = RandomActions(config.seed, env.spec.action_size)
-        self.session.keep(self.replay, self.tightening, self.random_actions)
+        self.units = Units(config, env.spec.horizon)
+        self.session.keep(self.replay, self.tightening, self.random_actions, self.units)
+        self._moments: RunningMoments | None = None
+        if config.normalise_observations:
+            self._moments = RunningMoments(env.spec.observation_size)
+            self.session.keep(self._moments)
         self._observation: np.ndarray | None = None
         self._episode = RunningEpisode()
 
@@ -194,8 +204,17 @@ class OffPolicyTrainer:
             observation = self.env.reset(seed)
         self._check_step(observation, 0.0, 0.0)
         self.replay.begin_episode(observation)
+        self._see(observation)
         self._episode = RunningEpisode()
         return observation
+
+    def _see(self, observation: np.ndarray) -> None:
+        if self._moments is not None:
+            self._moments.add(observation[None])
+
+    def normaliser(self) -> Normaliser | None:
+        """The moments of all observations so far; None where they are not normalised."""
+        return None if self._moments is None else self._moments.normaliser()
 
     def observe(self, action: np.ndarray) -> bool:
         """Takes ``action`` in the environment and stores the step; True if it ends the episode."""
@@ -204,6 +223,8 @@ class OffPolicyTrainer:
         self._check_step(step.observation, step.reward, step.cost)
         self.replay.add(action, step.reward, step.cost, step.terminated, step.observation)
         self.tightening.step(self.observation(), action, step.cost)
+        self.units.add(step.reward, step.cost)
+        self._see(step.observation)
         self._observation = step.observation
         self._episode.add(step)
         self.session.clock.step += 1
@@ -213,11 +234,14 @@ class OffPolicyTrainer:
                 self.tightening.end_episode(self.state.cost_critic, terminated=step.terminated)
             episode = self._episode.finished(step)
             self.session.episodes.add(episode)
+            self._episode = RunningEpisode()
             self.session.journal.end_episode(self.step, episode, self.spec.horizon)
+        self.session.lagrangian.running_cost = self._episode.cost
         return ended
 
     def sample(self) -> Batch:
-        return self.replay.sample(self.config.batch_size, self.config.cost_critic.cost_scaling)
+        scaling = self.config.cost_critic.cost_scaling
+        return self.units.scaled(self.replay.sample(self.config.batch_size, scaling))
 
     def policy_is_due(self) -> bool:
         """Whether the next update moves the policy and the targets too."""
@@ -227,9 +251,10 @@ class OffPolicyTrainer:
         """Counts an update, logs it, and ends the run where it is not finite."""
         self.session.clock.updates += 1
         self.session.failures.check_update(self.step, outcome.broken)
-        self.session.journal.add_metrics(outcome.names, outcome.metrics)
+        metrics = self.units.restored(outcome.names, outcome.metrics)
+        self.session.journal.add_metrics(outcome.names, metrics)
         if agents.CRITIC_SIGNAL in outcome.names:
-            signal = outcome.metrics[outcome.names.index(agents.CRITIC_SIGNAL)]
+            signal = metrics[outcome.names.index(agents.CRITIC_SIGNAL)]
             self.session.lagrangian.critic_signal = float(signal)
 
     def move_multiplier(self) -> None:

@@ -69,7 +69,9 @@ class Session:
         self.lock = lock
         """Held while the run directory is in use."""
         self.clock = Clock()
-        self.episodes = Episodes(config.multiplier.window)
+        recent = config.multiplier.signal == "recent-cvar"
+        span = config.multiplier.recent_horizons * spec.horizon if recent else None
+        self.episodes = Episodes(config.multiplier.window, span)
         self.lagrangian = Lagrangian(config, spec.horizon, self.episodes)
         self.journal = Journal(config, run, display, self.episodes)
         self.failures = Failures(run)

@@ -1,5 +1,3 @@
-"""The off-policy update: pure, by hand where a reader can follow, and what moves when."""
-
 from __future__ import annotations
 
 import functools

@@ -1,5 +1,3 @@
-"""Policies: the squashed Gaussian and its density, and the deterministic one with its noise."""
-
 from __future__ import annotations
 
 import functools

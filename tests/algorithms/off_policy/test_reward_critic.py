@@ -1,5 +1,3 @@
-"""The reward critics: targets, losses and aggregation by hand."""
-
 from __future__ import annotations
 
 import functools

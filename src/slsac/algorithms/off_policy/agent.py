@@ -6,7 +6,6 @@ Follow `update` to read one step of the algorithm: critics first, then, on every
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,7 +17,8 @@ from slsac.algorithms.off_policy import cost_critic as cost_critics
 from slsac.algorithms.off_policy import policy as policies
 from slsac.algorithms.off_policy import reward_critic as reward_critics
 from slsac.algorithms.optimisers import build_optimiser, descend, finite_parts
-from slsac.config import CostCriticConfig, OffPolicyConfig, PolicyConfig, RewardCriticConfig
+from slsac.config import OffPolicyConfig
+from slsac.networks import normalise
 from slsac.types import Batch, EnvSpec
 
 Metrics = dict[str, jax.Array]
@@ -31,8 +31,9 @@ class AgentState(NamedTuple):
     """Everything the agent learns and remembers; a pytree of arrays."""
 
     policy: Any
+    """The network, or a `policy.NormalisedPolicy`."""
     target_policy: Any
-    """None where targets use the policy itself."""
+    """A copy of the network; None where targets use the policy itself."""
     reward_critics: Any
     target_reward_critics: Any
     cost_critic: Any
@@ -60,55 +61,31 @@ class OffPolicyAgent(NamedTuple):
     """(policy, observation, key) -> the action to take while training."""
     predict: Callable[[Any, jax.Array], jax.Array]
     """(policy, observation) -> the deterministic action."""
+    predict_cost: Callable[[Any, Any, jax.Array, jax.Array, jax.Array], jax.Array]
+    """(policy, cost critic, observations, actions, fractions ``[1, quantile]``) -> quantiles of the
+    discounted cost-to-go ``[batch, quantile]``, in the units that the networks learn in."""
     update: Callable[[AgentState, Batch, jax.Array, bool], tuple[AgentState, Metrics]]
     """(state, batch, multiplier, with_policy) -> (state, metrics); the flag is static."""
 
 
-class Parts(NamedTuple):
-    """All of a configuration that the functions of an agent depend on."""
-
-    policy: PolicyConfig
-    reward_critic: RewardCriticConfig
-    cost_critic: CostCriticConfig
-    tail_fraction: float
-    polyak: float
-    multiplier_signal: str
-
-
 def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
-    """Chooses the parts that ``config`` names. The returned functions are pure and unjitted.
-
-    Runs that differ in their seed or length alone get the same functions, which JAX therefore
-    compiles once in a process.
-    """
-    parts = Parts(
-        config.policy,
-        config.reward_critic,
-        config.cost_critic,
-        config.tail_fraction,
-        config.polyak,
-        config.multiplier.signal,
-    )
-    return _build(parts, spec)
-
-
-@functools.lru_cache(maxsize=16)
-def _build(parts: Parts, spec: EnvSpec) -> OffPolicyAgent:
-    head = policies.build(parts.policy, spec)
-    reward = reward_critics.build(parts.reward_critic, spec)
-    cost = cost_critics.build(parts.cost_critic, spec, parts.tail_fraction)
-    automatic = parts.policy.automatic_temperature
-    target_entropy = -float(spec.action_size)
+    """Chooses the parts that ``config`` names. The returned functions are pure and unjitted."""
+    head = policies.build(config.policy, spec)
+    reward = reward_critics.build(config.reward_critic, spec)
+    cost = cost_critics.build(config.cost_critic, spec, config.tail_fraction)
+    automatic = config.policy.automatic_temperature
+    target_entropy = config.policy.target_entropy * spec.action_size
+    normalised = config.normalise_observations
 
     def optimisers(noise_key: jax.Array) -> Optimisers:
         policy_key, reward_key, cost_key = jax.random.split(noise_key, 3)
         return Optimisers(
-            policy=build_optimiser(parts.policy.optimiser, policy_key),
-            reward=build_optimiser(parts.reward_critic.optimiser, reward_key, stacked=True),
+            policy=build_optimiser(config.policy.optimiser, policy_key),
+            reward=build_optimiser(config.reward_critic.optimiser, reward_key, stacked=True),
             cost=build_optimiser(
-                parts.cost_critic.optimiser, cost_key, stacked=parts.cost_critic.members > 1
+                config.cost_critic.optimiser, cost_key, stacked=config.cost_critic.members > 1
             ),
-            temperature=optax.adam(parts.policy.temperature_learning_rate),
+            temperature=optax.adam(config.policy.temperature_learning_rate),
         )
 
     # Noise keys live in the optimisers' states, put there by `init`; this one is never drawn from.
@@ -116,21 +93,21 @@ def _build(parts: Parts, spec: EnvSpec) -> OffPolicyAgent:
 
     def init(key: jax.Array) -> AgentState:
         policy_key, reward_key, cost_key, noise_key, update_key = jax.random.split(key, 5)
-        policy = head.init(policy_key)
+        network = head.init(policy_key)
         reward_params = reward.init(reward_key)
         cost_params = cost.init(cost_key)
         # A temperature of 0 is never read from here; its logarithm must only be finite.
-        log_temperature = jnp.log(jnp.float32(max(parts.policy.temperature, 1e-30)))
+        log_temperature = jnp.log(jnp.float32(max(config.policy.temperature, 1e-30)))
         start = optimisers(noise_key)
         return AgentState(
-            policy=policy,
-            target_policy=policy if parts.policy.target_network else None,
+            policy=policies.normalised(network, spec) if normalised else network,
+            target_policy=network if config.policy.target_network else None,
             reward_critics=reward_params,
             target_reward_critics=reward_params,
             cost_critic=cost_params,
             target_cost_critic=cost_params,
             log_temperature=log_temperature,
-            policy_optimiser=start.policy.init(policy),
+            policy_optimiser=start.policy.init(network),
             reward_optimiser=start.reward.init(reward_params),
             cost_optimiser=start.cost.init(cost_params),
             temperature_optimiser=start.temperature.init(log_temperature),
@@ -138,8 +115,34 @@ def _build(parts: Parts, spec: EnvSpec) -> OffPolicyAgent:
             updates=jnp.zeros((), jnp.int32),
         )
 
+    def network_of(policy: Any) -> Any:
+        """What is learned of a policy."""
+        return policy.network if normalised else policy
+
+    def see(policy: Any, observation: jax.Array) -> jax.Array:
+        """What the networks are given of an observation."""
+        if not normalised:
+            return observation
+        mean, deviation = policy.normaliser
+        return normalise(observation, mean, deviation, config.observation_clip)
+
+    def explore(policy: Any, observation: jax.Array, key: jax.Array) -> jax.Array:
+        return head.explore(network_of(policy), see(policy, observation), key)
+
+    def predict(policy: Any, observation: jax.Array) -> jax.Array:
+        return head.mode(network_of(policy), see(policy, observation))
+
+    def predict_cost(
+        policy: Any,
+        critic: Any,
+        observation: jax.Array,
+        action: jax.Array,
+        fractions: jax.Array,
+    ) -> jax.Array:
+        return cost.predict(critic, see(policy, observation), action, fractions)
+
     def temperature(state: AgentState) -> jax.Array | float:
-        return jnp.exp(state.log_temperature) if automatic else parts.policy.temperature
+        return jnp.exp(state.log_temperature) if automatic else config.policy.temperature
 
     def update_reward_critics(
         state: AgentState, batch: Batch, next_action: jax.Array, next_log_prob: jax.Array
@@ -149,7 +152,7 @@ def _build(parts: Parts, spec: EnvSpec) -> OffPolicyAgent:
         )
         target = reward_critics.bellman_target(
             batch,
-            parts.reward_critic.discount,
+            config.reward_critic.discount,
             reward.aggregate(next_values),
             -temperature(state) * next_log_prob,
         )
@@ -166,13 +169,13 @@ def _build(parts: Parts, spec: EnvSpec) -> OffPolicyAgent:
         fraction_key: jax.Array,
         signal_key: jax.Array,
     ) -> tuple[AgentState, Metrics]:
-        if parts.cost_critic.target_action == "online-mean":
-            next_action = head.mode(state.policy, batch.next_observation)
+        if config.cost_critic.target_action == "online-mean":
+            next_action = head.mode(network_of(state.policy), batch.next_observation)
         gradient, metrics = jax.grad(cost.loss, has_aux=True)(
             state.cost_critic, state.target_cost_critic, batch, next_action, fraction_key
         )
         params, optimiser = descend(step.cost, gradient, state.cost_optimiser, state.cost_critic)
-        if parts.multiplier_signal == "critic":
+        if config.multiplier.signal == "critic":
             charge = cost.charge(params, batch.observation, batch.action, signal_key)
             metrics = metrics | {CRITIC_SIGNAL: jnp.mean(charge)}
         return state._replace(cost_critic=params, cost_optimiser=optimiser), metrics
@@ -190,7 +193,7 @@ def _build(parts: Parts, spec: EnvSpec) -> OffPolicyAgent:
         value = reward.aggregate(reward.values(state.reward_critics, batch.observation, action))
         charge = cost.charge(state.cost_critic, batch.observation, action, fraction_key)
         loss = jnp.mean(temperature(state) * log_prob - value + multiplier * charge)
-        if parts.policy.normalise_by_multiplier:
+        if config.policy.normalise_by_multiplier:
             loss = loss / (1.0 + multiplier)
         return loss, {
             "policy_loss": loss,
@@ -205,12 +208,12 @@ def _build(parts: Parts, spec: EnvSpec) -> OffPolicyAgent:
         action_key: jax.Array,
         fraction_key: jax.Array,
     ) -> tuple[AgentState, Metrics]:
+        network = network_of(state.policy)
         gradient, metrics = jax.grad(policy_loss, has_aux=True)(
-            state.policy, state, batch, multiplier, action_key, fraction_key
+            network, state, batch, multiplier, action_key, fraction_key
         )
-        policy, policy_optimiser = descend(
-            step.policy, gradient, state.policy_optimiser, state.policy
-        )
+        network, policy_optimiser = descend(step.policy, gradient, state.policy_optimiser, network)
+        policy = state.policy._replace(network=network) if normalised else network
         state = state._replace(policy=policy, policy_optimiser=policy_optimiser)
         if automatic:
             # d/d(log alpha) of log alpha * (entropy - target): alpha falls while entropy is high.
@@ -225,12 +228,12 @@ def _build(parts: Parts, spec: EnvSpec) -> OffPolicyAgent:
 
     def move_targets(state: AgentState) -> AgentState:
         def towards(target: Any, online: Any) -> Any:
-            return optax.incremental_update(online, target, parts.polyak)
+            return optax.incremental_update(online, target, config.polyak)
 
         return state._replace(
             target_policy=None
             if state.target_policy is None
-            else towards(state.target_policy, state.policy),
+            else towards(state.target_policy, network_of(state.policy)),
             target_reward_critics=towards(state.target_reward_critics, state.reward_critics),
             target_cost_critic=towards(state.target_cost_critic, state.cost_critic),
         )
@@ -240,7 +243,13 @@ def _build(parts: Parts, spec: EnvSpec) -> OffPolicyAgent:
     ) -> tuple[AgentState, Metrics]:
         keys = jax.random.split(jax.random.fold_in(state.key, state.updates), 5)
         next_action_key, target_key, action_key, charge_key, signal_key = keys
-        target_policy = state.policy if state.target_policy is None else state.target_policy
+        batch = batch._replace(
+            observation=see(state.policy, batch.observation),
+            next_observation=see(state.policy, batch.next_observation),
+        )
+        target_policy = (
+            network_of(state.policy) if state.target_policy is None else state.target_policy
+        )
         next_action, next_log_prob = head.target(
             target_policy, batch.next_observation, next_action_key
         )
@@ -253,7 +262,7 @@ def _build(parts: Parts, spec: EnvSpec) -> OffPolicyAgent:
             metrics = metrics | more
         return state._replace(updates=state.updates + 1), metrics
 
-    return OffPolicyAgent(init, head.explore, head.mode, update)
+    return OffPolicyAgent(init, explore, predict, predict_cost, update)
 
 
 LEARNED = ("policy", "reward_critics", "cost_critic", "log_temperature")

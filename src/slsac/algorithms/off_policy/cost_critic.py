@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from slsac.config import CostCriticConfig
-from slsac.networks import MLP, Largest, cosine_features, of_each, stack
+from slsac.networks import MLP, Largest, activation, cosine_features, of_each, stack
 from slsac.risk import quantile_huber, risk_measure
 from slsac.types import Batch, EnvSpec
 
@@ -23,6 +23,9 @@ class CostCritic(NamedTuple):
     """(params, target_params, batch, next_action, key) -> (loss, metrics)."""
     charge: Callable[[Params, jax.Array, jax.Array, jax.Array], jax.Array]
     """(params, observation, action, key) -> the risk the policy is charged for, ``[batch]``."""
+    predict: Callable[[Params, jax.Array, jax.Array, jax.Array], jax.Array]
+    """(params, observation, action, fractions ``[1, quantile]``) -> cost-to-go at each fraction,
+    ``[batch, quantile]``; a scalar critic gives its mean for all of them."""
 
 
 class QuantileNetwork(eqx.Module):
@@ -31,6 +34,7 @@ class QuantileNetwork(eqx.Module):
     trunk: MLP
     embed: MLP
     head: MLP
+    layer_norm: bool = eqx.field(static=True)
 
     def __init__(self, inputs: int, config: CostCriticConfig, *, key: jax.Array) -> None:
         trunk_key, embed_key, head_key = jax.random.split(key, 3)
@@ -39,12 +43,15 @@ class QuantileNetwork(eqx.Module):
         self.trunk = MLP((inputs, *before), key=trunk_key)
         self.embed = MLP((config.embedding, before[-1]), key=embed_key)
         self.head = MLP((before[-1], *after, 1), key=head_key)
+        self.layer_norm = config.layer_norm
 
     def __call__(
         self, observation: jax.Array, action: jax.Array, fractions: jax.Array
     ) -> jax.Array:
         """``fractions`` is ``[batch, quantile]``, or ``[1, quantile]`` if the batch shares it."""
-        features = jax.nn.relu(self.trunk(jnp.concatenate([observation, action], axis=-1)))
+        activate = activation(self.layer_norm)
+        inputs = jnp.concatenate([observation, action], axis=-1)
+        features = activate(self.trunk(inputs, activate))
         size = self.embed.weights[0].shape[0]
         quantile_features = jax.nn.relu(self.embed(cosine_features(fractions, size)))
         if len(self.head.weights) == 1 and fractions.shape[0] == 1:
@@ -52,7 +59,7 @@ class QuantileNetwork(eqx.Module):
             # the [batch, quantile, feature] array is never made.
             weighted = features * self.head.weights[0][:, 0]
             return weighted @ quantile_features[0].T + self.head.biases[0]
-        return self.head(features[:, None, :] * quantile_features)[..., 0]
+        return self.head(features[:, None, :] * quantile_features, activate)[..., 0]
 
 
 def draw_fractions(config: CostCriticConfig, key: jax.Array, batch: int) -> jax.Array:
@@ -91,6 +98,13 @@ def above_floor(values: jax.Array, floor: float | None) -> jax.Array:
     return values if floor is None else jnp.maximum(values, floor)
 
 
+def continues(batch: Batch, config: CostCriticConfig) -> jax.Array:
+    """1 where cost may follow a transition, 0 where the task has ended and no more is paid."""
+    if config.after_termination == "continued":
+        return jnp.ones_like(batch.terminated)
+    return 1.0 - batch.terminated
+
+
 def quantile(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> CostCritic:
     """IQN trained with the quantile Huber loss; the policy is charged a risk measure of it."""
     measure = risk_measure(config.risk_measure, tail_fraction, config.risk_aversion)
@@ -110,10 +124,8 @@ def quantile(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> C
         fractions = draw_fractions(config, key, size)
         target_fractions = draw_fractions(config, target_key, size)
         next_cost = target_params(batch.next_observation, next_action, target_fractions)
-        unfinished = (1.0 - batch.terminated)[:, None]
-        target = batch.cost[:, None] + config.discount * unfinished * above_floor(
-            next_cost, config.cost_floor
-        )
+        next_cost = continues(batch, config)[:, None] * above_floor(next_cost, config.cost_floor)
+        target = batch.cost[:, None] + config.discount * next_cost
         target = jax.lax.stop_gradient(target)
 
         def loss_of_one(network: QuantileNetwork) -> tuple[jax.Array, jax.Array]:
@@ -133,23 +145,28 @@ def quantile(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> C
         charged = jnp.max(of_each(charge_of_one, params), axis=0)
         return above_floor(charged, config.cost_floor)
 
-    return CostCritic(several(make, config), loss, charge)
+    def predict(
+        params: Params, observation: jax.Array, action: jax.Array, fractions: jax.Array
+    ) -> jax.Array:
+        return above_floor(params(observation, action, fractions), config.cost_floor)
+
+    return CostCritic(several(make, config), loss, charge, predict)
 
 
 def scalar(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> CostCritic:
     """The expected cost-to-go, trained on squared errors; it is what is charged."""
     sizes = (spec.observation_size + spec.action_size, *config.hidden, 1)
+    activate = activation(config.layer_norm)
 
     def value(params: Params, observation: jax.Array, action: jax.Array) -> jax.Array:
-        return params(jnp.concatenate([observation, action], axis=-1))[..., 0]
+        return params(jnp.concatenate([observation, action], axis=-1), activate)[..., 0]
 
     def loss(
         params: Params, target_params: Params, batch: Batch, next_action: jax.Array, key: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         next_cost = value(target_params, batch.next_observation, next_action)
-        target = batch.cost + config.discount * (1.0 - batch.terminated) * above_floor(
-            next_cost, config.cost_floor
-        )
+        next_cost = continues(batch, config) * above_floor(next_cost, config.cost_floor)
+        target = batch.cost + config.discount * next_cost
         target = jax.lax.stop_gradient(target)
 
         def loss_of_one(network: MLP) -> tuple[jax.Array, jax.Array]:
@@ -163,7 +180,13 @@ def scalar(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> Cos
     ) -> jax.Array:
         return above_floor(value(params, observation, action), config.cost_floor)
 
-    return CostCritic(several(lambda key: MLP(sizes, key=key), config), loss, charge)
+    def predict(
+        params: Params, observation: jax.Array, action: jax.Array, fractions: jax.Array
+    ) -> jax.Array:
+        mean = charge(params, observation, action, fractions)
+        return jnp.broadcast_to(mean[:, None], (mean.shape[0], fractions.shape[1]))
+
+    return CostCritic(several(lambda key: MLP(sizes, key=key), config), loss, charge, predict)
 
 
 def build(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> CostCritic:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from slsac.config import RewardCriticConfig
-from slsac.networks import MLP, apply_stacked, stack
+from slsac.networks import MLP, activation, apply_stacked, stack
 from slsac.types import Batch, EnvSpec
 
 
@@ -46,13 +46,14 @@ def bellman_target(
 
 def build(config: RewardCriticConfig, spec: EnvSpec) -> RewardCritics:
     sizes = (spec.observation_size + spec.action_size, *config.hidden, 1)
+    activate = activation(config.layer_norm)
 
     def init(key: jax.Array) -> MLP:
         return stack(lambda member_key: MLP(sizes, key=member_key), key, 2 * config.pairs)
 
     def values(params: MLP, observation: jax.Array, action: jax.Array) -> jax.Array:
         inputs = jnp.concatenate([observation, action], axis=-1)
-        return apply_stacked(params, inputs)[..., 0]
+        return apply_stacked(params, inputs, activate)[..., 0]
 
     def loss(
         params: MLP, batch: Batch, target: jax.Array

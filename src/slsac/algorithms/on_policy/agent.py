@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -53,12 +52,8 @@ class OnPolicyAgent(NamedTuple):
     losses and parameters are finite)."""
 
 
-@functools.lru_cache(maxsize=16)
 def build(config: OnPolicyConfig, spec: EnvSpec) -> OnPolicyAgent:
-    """Chooses the parts that ``config`` names. The returned functions are pure and unjitted.
-
-    Equal arguments get the same functions, which JAX therefore compiles once in a process.
-    """
+    """Chooses the parts that ``config`` names. The returned functions are pure and unjitted."""
     # No optimiser here draws noise; the key is only what the builder asks for.
     unused = jax.random.PRNGKey(0)
     policy_optimiser = build_optimiser(config.policy.optimiser, unused)

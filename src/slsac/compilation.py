@@ -1,4 +1,4 @@
-"""Keeps compiled programs on disk, so that the second start of the same agent is quick."""
+"""A cache of compiled programs on disk: the second start of the same agent is quick."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax
 
 
 def use_cache() -> None:
-    """Turns JAX's persistent cache on, unless its variable already says where it is."""
+    """Turn JAX's persistent cache on, unless JAX_COMPILATION_CACHE_DIR already places it."""
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(home / "slsac" / "jax"))

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a line per epoch, and a live bar on a terminal."""
+"""The progress of a run for a person: a line per epoch, and a live bar on a terminal."""
 
 from __future__ import annotations
 
@@ -15,15 +15,22 @@ from slsac.formatting import cost_digits, duration, number, sentence
 
 
 class Display(Protocol):
-    def tick(self, step: int) -> None: ...
+    """What a trainer reports to; see `slsac.runs.log` for the records."""
 
-    def epoch(self, record: Mapping[str, Any], timing: Mapping[str, Any]) -> None: ...
+    def tick(self, step: int) -> None:
+        """An environment step has been taken."""
 
-    def evaluation(self, step: int, summary: Mapping[str, Any]) -> None: ...
+    def epoch(self, record: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
+        """An epoch has ended."""
 
-    def note(self, text: str) -> None: ...
+    def evaluation(self, step: int, summary: Mapping[str, Any]) -> None:
+        """The policy of ``step`` has been evaluated."""
 
-    def close(self) -> None: ...
+    def note(self, text: str) -> None:
+        """Show a sentence."""
+
+    def close(self) -> None:
+        """Release the terminal."""
 
 
 class Silent:
@@ -87,7 +94,7 @@ class Terminal:
         if self._lines % 20 == 0:
             self._print("  ".join(f"{name:>{width}}" for name, width in self.COLUMNS))
         self._lines += 1
-        # Random steps are a hundred times as fast as learning ones and say nothing of the end.
+        # Random steps are a hundred times as fast as learning ones: no estimate from them.
         learning = "reward_critic_loss" in record
         left = (self._total - record["step"]) / timing["steps_per_second"]
         cells = (
@@ -120,7 +127,7 @@ class Terminal:
 
 
 class Labelled:
-    """A terminal shared by several runs: their lines end with what they are."""
+    """A run's part of a terminal that several runs share: its lines end with its label."""
 
     def __init__(self, terminal: Terminal, label: str) -> None:
         self._terminal, self._label = terminal, f"  {label}"
@@ -138,12 +145,12 @@ class Labelled:
         self._terminal.note(text + self._label)
 
     def close(self) -> None:
-        pass  # it is not the terminal's only user
+        pass  # other runs still use the terminal
 
 
 @contextmanager
 def counter() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on standard error for each thing that is counted; nothing where it is no terminal."""
+    """Count things on standard error, a bar for each; show nothing where it is no terminal."""
     console = Console(stderr=True)
     with Progress(
         TextColumn("{task.description} {task.completed:.0f} of {task.total:.0f}"),

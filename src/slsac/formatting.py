@@ -7,6 +7,7 @@ from typing import Any
 
 
 def number(value: float | None, digits: int) -> str:
+    """``value`` with so many decimals; a dash for None."""
     return "-" if value is None else f"{value:.{digits}f}"
 
 
@@ -16,7 +17,7 @@ def cost_digits(cost_limit: float) -> int:
 
 
 def extra_means(summary: Mapping[str, Any]) -> dict[str, float]:
-    """Means of what only this env reports, such as success, by a name to read."""
+    """Means of what only some envs report, such as success, by a readable name."""
     plain = ("return_mean", "cost_mean", "length_mean")
     return {
         name.removesuffix("_mean").replace("_", " "): value
@@ -26,6 +27,7 @@ def extra_means(summary: Mapping[str, Any]) -> dict[str, float]:
 
 
 def duration(seconds: float) -> str:
+    """Hours and minutes, or minutes and seconds."""
     minutes = int(seconds // 60)
     if minutes >= 60:
         return f"{minutes // 60}h{minutes % 60:02d}m"
@@ -34,7 +36,6 @@ def duration(seconds: float) -> str:
 
 def sentence(summary: Mapping[str, Any]) -> str:
     """An evaluation in one line."""
-
     digits = cost_digits(summary["cost_limit"])
 
     def spread(name: str, digits: int) -> str:

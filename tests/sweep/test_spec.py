@@ -90,7 +90,7 @@ def test_a_trials_command_line_makes_its_config(tmp_path: Path) -> None:
     ("fields", "expected"),
     [
         ({"seed": [0]}, "spec field 'seed' does not exist; did you mean seeds"),
-        ({"seeds": None}, "seeds is None; it must be a list of at least one"),
+        ({"seeds": None}, "seeds is None; it must be a list with at least one item"),
         ({"seeds": [0, 0]}, "seeds has 0 twice"),
         ({"seeds": [-1]}, "seeds is -1; it must be a whole number of at least 0"),
         ({"steps": "many"}, "steps is 'many'; it must be a whole number of at least 1"),

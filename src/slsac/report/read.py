@@ -23,9 +23,14 @@ WITHOUT_EFFECT = ("worker_processes",)
 Log = list[dict[str, Any]]
 
 
+def _log(name: str) -> cached_property[Log]:
+    """A property that reads one of the run's logs when it is first asked for."""
+    return cached_property(lambda run: read_lines(run.path / name))
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Run:
-    """A run directory's contents. Each log is read when it is first asked for."""
+    """A run directory's contents."""
 
     path: Path
     config: Config
@@ -36,21 +41,10 @@ class Run:
     stale: bool
     """Whether later changes of the source altered learning."""
 
-    @cached_property
-    def progress(self) -> Log:
-        return read_lines(self.path / layout.PROGRESS)
-
-    @cached_property
-    def episodes(self) -> Log:
-        return read_lines(self.path / layout.EPISODES)
-
-    @cached_property
-    def evaluations(self) -> Log:
-        return read_lines(self.path / layout.EVALUATIONS)
-
-    @cached_property
-    def timing(self) -> Log:
-        return read_lines(self.path / layout.TIMING)
+    progress = _log(layout.PROGRESS)
+    episodes = _log(layout.EPISODES)
+    evaluations = _log(layout.EVALUATIONS)
+    timing = _log(layout.TIMING)
 
 
 def find_runs(paths: Iterable[Path]) -> list[Run]:

@@ -63,8 +63,8 @@ def timed_runs(folders: Sequence[Path]) -> list[TimedRun]:
 
 def learning_steps_per_second(log: Path, config: Config) -> float | None:
     """Median over the epochs after the one in which learning began and was compiled."""
-    begun = getattr(config, "warmup_steps", 0) + config.steps_per_epoch
-    rates = [line["steps_per_second"] for line in read_lines(log) if line["step"] > begun]
+    compiled_by = getattr(config, "warmup_steps", 0) + config.steps_per_epoch
+    rates = [line["steps_per_second"] for line in read_lines(log) if line["step"] > compiled_by]
     return statistics.median(rates) if rates else None
 
 

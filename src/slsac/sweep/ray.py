@@ -1,8 +1,8 @@
 """Trials as Ray tasks: Ray chooses the machine, and the run directory holds everything else.
 
-A task only starts the same process that the local backend starts, and waits for it. When Ray
-loses the task with its worker or its machine, the sweep submits it again and the process resumes
-the run from its checkpoint; for that the sweep's folder must be on storage that all machines share.
+A task only starts the process that the local backend would start, and waits for it. When Ray loses
+the task with its worker or its machine, the sweep submits it again and the process resumes the run
+from its checkpoint. For that the sweep's folder must be on storage that all machines share.
 """
 
 from __future__ import annotations

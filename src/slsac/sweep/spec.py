@@ -164,7 +164,7 @@ def _mapping(value: Any, field: str) -> dict[str, Any]:
 
 def _list(value: Any, field: str) -> list[Any]:
     if not isinstance(value, list) or not value:
-        raise InvalidInput(f"{field} is {value!r}; it must be a list of at least one")
+        raise InvalidInput(f"{field} is {value!r}; it must be a list with at least one item")
     return value
 
 

@@ -1,4 +1,4 @@
-"""What a person sees of a sweep: a live table on a terminal, lines elsewhere."""
+"""The progress of a sweep for a person: a live table on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIVE_SECONDS, PLAIN_SECONDS = 2.0, 60.0
 
 
 class View:
-    """Shows all trials now and then; each change of state at once where there is no terminal."""
+    """Shows all trials from time to time, and off a terminal each change of state at once."""
 
     COLUMNS = ("trial", "state", "steps", "return", "cost", "lambda", "steps/s", "left")
 
@@ -76,7 +76,7 @@ class View:
         table = Table(title=self.summary(), title_justify="left", box=None)
         for name in self.COLUMNS:
             table.add_column(name, justify="left" if name in ("trial", "state") else "right")
-        by_state = sorted(self._schedule.values(), key=lambda one: ORDER.index(one.state))
+        by_state = sorted(self._schedule.values(), key=lambda trial: ORDER.index(trial.state))
         for scheduled in by_state[: max(1, rows)]:
             table.add_row(scheduled.trial.name, _state(scheduled), *cells(scheduled))
         return table

@@ -30,6 +30,8 @@ SMALL_SPEC: dict[str, Any] = {
     },
 }
 """A sweep of two trials that take seconds."""
+TRIALS = ("sac-lag/ProbeChoice-v0/seed0", "sac-lag/ProbeChoice-v0/seed1")
+"""Their names."""
 
 
 def write_spec(folder: Path, **fields: Any) -> Path:

@@ -1,4 +1,7 @@
-"""Evaluation: seeded episodes of a fixed policy. Returns arrays, not means."""
+"""Evaluation: seeded episodes of a fixed policy. Returns arrays, not means.
+
+The episode loop itself is `slsac.envs.play`.
+"""
 
 from __future__ import annotations
 

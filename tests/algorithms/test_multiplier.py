@@ -305,8 +305,8 @@ def test_balanced_ascent_falls_as_fast_as_it_rises_under_a_margin() -> None:
     assert built.update(built.init(), 0.0, 15.0).value == 40.0
 
 
-LOG_PI = replace(
-    ASCENT, rule="log-pi", initial=0.1, minimum=0.01, maximum=10.0, proportional_gain=1.0,
+LOG_SCALE = replace(
+    ASCENT, rule="log-scale", initial=0.1, minimum=0.01, maximum=10.0, proportional_gain=1.0,
     integral_gain=0.5,
 )  # fmt: skip
 
@@ -314,18 +314,18 @@ LOG_PI = replace(
 @pytest.mark.parametrize(
     ("signal", "violation"), [(30.0, 1.0), (400.0, 1.0), (15.0, 0.5), (10.0, 0.0), (0.0, -1.0)]
 )
-def test_log_pi_reacts_to_the_violation_in_units_of_the_limit(
+def test_log_scale_reacts_to_the_violation_in_units_of_the_limit(
     signal: float, violation: float
 ) -> None:
-    rule = build(LOG_PI, cost_limit=10.0)
+    rule = build(LOG_SCALE, cost_limit=10.0)
     state = rule.update(rule.init(), signal)
     integral = math.log(0.1) + 0.5 * violation
     assert state.memory == pytest.approx((integral,))
     assert state.value == pytest.approx(math.exp(integral + violation))
 
 
-def test_log_pi_falls_as_fast_as_it_rises_and_does_not_wind_up() -> None:
-    rule = build(LOG_PI, cost_limit=10.0)
+def test_log_scale_falls_as_fast_as_it_rises_and_does_not_wind_up() -> None:
+    rule = build(LOG_SCALE, cost_limit=10.0)
     state = rule.init()
     for _ in range(1_000):
         state = rule.update(state, 1e9)
@@ -337,14 +337,14 @@ def test_log_pi_falls_as_fast_as_it_rises_and_does_not_wind_up() -> None:
     assert state.value == pytest.approx(0.01 / math.e)
 
 
-def test_log_pi_with_a_limit_of_zero_rises_at_any_cost() -> None:
-    rule = build(LOG_PI, cost_limit=0.0)
+def test_log_scale_with_a_limit_of_zero_rises_at_any_cost() -> None:
+    rule = build(LOG_SCALE, cost_limit=0.0)
     assert rule.update(rule.init(), 1e-9).value > 0.1
     assert rule.update(rule.init(), 0.0).value < 0.1
 
 
 def test_the_running_episode_counts_once_it_raises_the_recent_tail() -> None:
-    signal = build(replace(LOG_PI, signal="recent-cvar"), cost_limit=10.0).signal
+    signal = build(replace(LOG_SCALE, signal="recent-cvar"), cost_limit=10.0).signal
     # The tail fraction is 0.5: of four costs the worst two count.
     assert signal([1.0, 2.0, 3.0, 4.0]) == 3.5
     assert signal([1.0, 2.0, 3.0, 4.0], None, 0.0) == 3.5

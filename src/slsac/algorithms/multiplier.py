@@ -14,22 +14,23 @@ recent-cvar     CVaR of the episodes that ended within the last      cost_limit
 critic          mean charge of the cost critic for replayed actions  discounted_cost_limit
 ==============  ===================================================  ======================
 
-With violation = signal - limit:
+With violation = signal - limit, once per environment step (on-policy: per epoch):
 
-========  ====================================================================================
-rule      update, once per environment step (on-policy: epoch), kept within [0, maximum]
-========  ====================================================================================
-ascent    lambda <- lambda + lr * violation
-balanced  the same with the violation kept within +-limit: it falls as fast as it can rise
-adam      Adam on -lambda * violation: a step is about +-lr whatever the violation
-pid       lambda = Kp P + I + Kd D, where I <- I + Ki * violation, kept within [0, maximum];
-          P is the violation smoothed; D is how far the smoothed signal rose over the last
-          ``derivative_delay`` updates, at least 0
-softplus  lambda = softplus(rho) + damping * violation, with Adam on -softplus(rho) * violation
-log-pi    log lambda = I + Kp e, where I <- I + Ki e, kept within [log minimum, log maximum], and e
-          is the violation in units of the limit, kept within +-1: no cost can carry it away, it
-          falls as fast as it rises, and nothing winds up
-========  ====================================================================================
+=========  =====================================================================================
+rule       update; the result is at least 0 and, but for log-scale, at most ``maximum``
+=========  =====================================================================================
+ascent     lambda <- lambda + lr * violation
+balanced   the same with the violation kept within +-limit: it falls as fast as it can rise
+adam       Adam on -lambda * violation: a step is about +-lr whatever the violation
+pid        lambda = Kp P + I + Kd D, where I <- I + Ki * violation, kept within [0, maximum];
+           P is the violation smoothed; D is how far the smoothed signal rose over the last
+           ``derivative_delay`` updates, at least 0
+softplus   lambda = softplus(rho) + damping * violation, with Adam on -softplus(rho) * violation
+log-scale  log lambda = I + Kp e, where I <- I + Ki e, kept within [log minimum, log maximum], and
+           e is the violation in units of the limit, kept within +-1: no cost can carry it away,
+           it falls as fast as it rises, and nothing winds up. Kp may carry lambda beyond the
+           bounds of I, by a factor of exp(Kp) at most
+=========  =====================================================================================
 """
 
 from __future__ import annotations
@@ -229,7 +230,7 @@ def softplus(config: MultiplierConfig, limit: float) -> Rule:
     return init, update
 
 
-def log_pi(config: MultiplierConfig, limit: float) -> Rule:
+def log_scale(config: MultiplierConfig, limit: float) -> Rule:
     """A proportional and an integral part on a logarithmic scale."""
     lowest, highest = math.log(config.minimum), math.log(config.maximum)
 
@@ -271,5 +272,5 @@ _RULES: dict[str, Callable[[MultiplierConfig, float], Rule]] = {
     "adam": adam_ascent,
     "pid": pid,
     "softplus": softplus,
-    "log-pi": log_pi,
+    "log-scale": log_scale,
 }

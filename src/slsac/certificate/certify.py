@@ -1,5 +1,7 @@
 """Makes a certificate: plays fresh episodes of a run's newest policy and states what they show.
 
+What the costs show, and the verdict on them, is `slsac.certificate.statements`.
+
 Fresh means that the seeds come from a branch of their own: no evaluation during training, by which
 somebody may have chosen this run, has played any of these episodes.
 """
@@ -35,7 +37,7 @@ from slsac.evaluate import evaluate
 from slsac.networks import row_by_row
 from slsac.runs.config_file import require_same_task
 from slsac.runs.layout import CERTIFICATE
-from slsac.runs.policy import Learned, load_learned
+from slsac.runs.policy import TrainedRun, load_learned
 from slsac.seeds import Branch, episode_seed
 from slsac.stats.bounds import discounted_cost_limit
 from slsac.stats.confidence import at_least_seen, require_confidence
@@ -135,7 +137,7 @@ def costly_steps(config: Config, horizon: int) -> int:
     return 1 if config.metadrive is not None and config.metadrive.end_at_violation else horizon
 
 
-def _play(learned: Learned, source: Any, protocol: Protocol, tick: Tick) -> Evaluation:
+def _play(learned: TrainedRun, source: Any, protocol: Protocol, tick: Tick) -> Evaluation:
     """The episodes of the certificate, on copies of the env that ``source`` makes."""
     deterministic = protocol.actions == "deterministic"
     mode = jax.jit(row_by_row(learned.agent.predict))
@@ -178,7 +180,7 @@ def _sampled_actions(sample: Callable[..., Any], policy: Any, seed: int) -> Pred
     return act
 
 
-def _without_critic(run: Path, learned: Learned) -> Calibration | NotCalibrated:
+def _without_critic(run: Path, learned: TrainedRun) -> Calibration | NotCalibrated:
     """The last certificate's calibration if it is of the same policy; else why there is none."""
     if not isinstance(learned.config, OffPolicyConfig):
         algo = learned.config.algo
@@ -191,7 +193,7 @@ def _without_critic(run: Path, learned: Learned) -> Calibration | NotCalibrated:
 
 
 def _calibrate(
-    learned: Learned, source: Any, protocol: Protocol, tick: Tick
+    learned: TrainedRun, source: Any, protocol: Protocol, tick: Tick
 ) -> Calibration | NotCalibrated:
     """The cost critic's predictions against fresh episodes with sampled actions."""
     assert isinstance(learned.config, OffPolicyConfig)
@@ -236,7 +238,7 @@ def _cost_unit(config: OffPolicyConfig, horizon: int) -> float | None:
     return discounted_cost_limit(config.cost_limit, config.cost_critic.discount, horizon) or None
 
 
-def _predict_cost(learned: Learned, unit: float) -> calibration.PredictCost:
+def _predict_cost(learned: TrainedRun, unit: float) -> calibration.PredictCost:
     agent = cast(OffPolicyAgent, learned.agent)
     quantiles = jax.jit(agent.predict_cost)
 

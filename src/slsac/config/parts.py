@@ -41,7 +41,8 @@ class OptimiserConfig:
     max_gradient_norm: float | None
     """Clips the gradient's norm (per ensemble member) before anything else; none: off."""
     inverse_temperature: float
-    """The factor inside the root of the noise's standard deviation sqrt(2 * lr * factor)."""
+    """The factor inside the root of the noise's standard deviation sqrt(2 * lr * factor): despite the
+    paper's name, a larger one means more noise."""
     bias_factor: float
     """Weight a of the adaptive term m / sqrt(v + eps) in aSGLD's drift."""
     clip_mode: Literal["drift-value", "gradient-norm", "none"]
@@ -207,7 +208,7 @@ class MultiplierConfig:
     """What is compared with the limit: CVaR or mean of the window's episode costs, CVaR of the
     episodes that ended lately, or what the critic would charge for replayed actions (compared with
     the discounted limit)."""
-    rule: Literal["ascent", "balanced", "adam", "pid", "softplus", "log-pi"]
+    rule: Literal["ascent", "balanced", "adam", "pid", "softplus", "log-scale"]
     """How the multiplier reacts to a violation; multiplier.py has the formulas."""
     learning_rate: float
     """Step size eta."""
@@ -218,13 +219,13 @@ class MultiplierConfig:
     recent_horizons: float
     """recent-cvar signal: how long ago an episode may have ended, in lengths of a whole episode."""
     minimum: float
-    """log-pi rule: lower bound of the integral part."""
+    """log-scale rule: lower bound of the integral part."""
     maximum: float
     """Upper bound; the pid rule's integral stops there as well (anti-windup)."""
     proportional_gain: float
-    """pid rule: weight of the smoothed violation. log-pi rule: of the relative violation."""
+    """pid rule: weight of the smoothed violation. log-scale rule: of the relative violation."""
     integral_gain: float
-    """pid and log-pi rules: weight of each violation added to the integral."""
+    """pid and log-scale rules: weight of each violation added to the integral."""
     derivative_gain: float
     """pid rule: weight of a rise of the smoothed signal."""
     smoothing: float
@@ -250,8 +251,8 @@ class MultiplierConfig:
         require_below_one(self, "smoothing", "largest_tightening")
         require(self.initial <= self.maximum, "initial", self.initial, "at most maximum")
         require(
-            self.rule != "log-pi" or self.minimum <= self.initial,
-            "initial", self.initial, "at least minimum for the log-pi rule",
+            self.rule != "log-scale" or self.minimum <= self.initial,
+            "initial", self.initial, "at least minimum for the log-scale rule",
         )  # fmt: skip
         require(
             self.rule != "softplus" or 1e-12 <= self.initial <= 500,

@@ -163,7 +163,7 @@ SL_SAC_2 = replace(
     multiplier=replace(
         SL_SAC.multiplier,
         signal="recent-cvar",
-        rule="log-pi",
+        rule="log-scale",
         initial=0.1,
         minimum=0.01,
         maximum=10.0,
@@ -256,7 +256,7 @@ def _navigation(config: OffPolicyConfig) -> OffPolicyConfig:
         "adam": {"learning_rate": 5e-7, "initial": 0.0},
         "pid": {"proportional_gain": 5e-7, "integral_gain": 1e-8, "derivative_gain": 1e-8},
         "softplus": {},
-        "log-pi": {},
+        "log-scale": {},
     }[config.multiplier.rule]
     return replace(
         config,
@@ -287,7 +287,7 @@ def _driving_multiplier(config: Config) -> MultiplierConfig:
         "adam": (),
         "pid": ("proportional_gain", "integral_gain", "derivative_gain"),
         "softplus": ("damping",),
-        "log-pi": (),
+        "log-scale": (),
     }[config.multiplier.rule]
     rates: dict[str, Any] = {name: faster * getattr(config.multiplier, name) for name in scaled}
     # In a window of ten episodes a single violation is already a CVaR of 0.2 and a mean of 0.1.

@@ -1,4 +1,7 @@
-"""From an id, an env object or a factory to a ``SafeEnv``; and the list of known ids."""
+"""From an id, an env object or a factory to a ``SafeEnv``; and the list of known ids.
+
+Their ids, families and descriptions are in `slsac.tasks`.
+"""
 
 from __future__ import annotations
 

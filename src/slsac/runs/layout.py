@@ -1,4 +1,5 @@
-"""What a run directory holds. The only module that spells the name of a run's file.
+"""What a run directory holds. No other module spells these names; what lies inside ``replay/`` and
+``checkpoints/`` is named by the module that writes it.
 
 ``config.json`` says what the run is. ``progress.jsonl`` has a line per epoch, ``episodes.jsonl``
 one per training episode, ``evaluations.jsonl`` one per evaluation, ``timing.jsonl`` the wall-clock

@@ -28,7 +28,7 @@ def load(run: Path) -> tuple[OffPolicyAgent | OnPolicyAgent, Any]:
     return agent, load_tensors(run / POLICY, _shapes(agent).policy)
 
 
-class Learned(NamedTuple):
+class TrainedRun(NamedTuple):
     """What a run has learned by one moment of training."""
 
     config: Config
@@ -45,7 +45,7 @@ class Learned(NamedTuple):
     recorded run, and on-policy, where the critic values states and not actions."""
 
 
-def load_learned(run: Path) -> Learned:
+def load_learned(run: Path) -> TrainedRun:
     """Reads each file of the run once; raises Failed if another policy is saved meanwhile."""
     config, spec, _ = config_file.read(run)
     agent = algorithms.build(config, spec)
@@ -60,7 +60,7 @@ def load_learned(run: Path) -> Learned:
         cost_critic = _cost_critic_beside(policy, agent, folder, final)
     if _version(path) != before:
         raise Failed(f"run {str(run)!r} saved another policy just now; try again")
-    return Learned(config, spec, agent, policy, digest, steps, cost_critic)
+    return TrainedRun(config, spec, agent, policy, digest, steps, cost_critic)
 
 
 def _cost_critic_beside(

@@ -63,8 +63,8 @@ class Cohort:
         self.trainers = list(trainers)
         own = [trainer.learner for trainer in self.trainers]
         self._learner = StackedLearner(cast(list[SoloLearner], own))
-        for lane, trainer in enumerate(self.trainers):
-            trainer.join(self._learner, lane)
+        for place, trainer in enumerate(self.trainers):
+            trainer.join(self._learner, place)
 
     @property
     def step(self) -> int:

@@ -1,4 +1,4 @@
-"""Who learns for the lanes of an off-policy loop: one agent, or several stacked into one."""
+"""Who learns for the runs of an off-policy loop: one agent, or several stacked into one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from slsac.networks import Normaliser
 from slsac.types import Batch
 
 
-class Learned(NamedTuple):
-    """What one update of one lane reports."""
+class UpdateReport(NamedTuple):
+    """What one update of one run reports."""
 
     names: list[str]
     """Of the metrics."""
@@ -26,29 +26,29 @@ class Learned(NamedTuple):
 
 
 class Learner(Protocol):
-    """Acts and learns for lanes 0, 1, ... at once; all arguments have one entry per lane."""
+    """Acts and learns for runs 0, 1, ... at once; all arguments have one entry per run."""
 
     def explore(self, observations: Sequence[np.ndarray], step: int) -> Sequence[np.ndarray]:
         """Actions as in training; their noise depends on the seed and ``step`` alone."""
 
     def update(
         self, batches: Sequence[Batch], multipliers: Sequence[float], with_policy: bool
-    ) -> list[Learned]:
-        """One update of every lane."""
+    ) -> list[UpdateReport]:
+        """One update of every run."""
 
     def follow_observations(self, moments: Sequence[Normaliser]) -> None:
-        """Gives every lane's policy the moments of the observations it has seen so far."""
+        """Gives every run's policy the moments of the observations it has seen so far."""
 
-    def state_of(self, lane: int) -> AgentState:
-        """Everything that a lane has learned."""
+    def state_of(self, run: int) -> AgentState:
+        """Everything that a run has learned."""
 
 
-def _learned(
+def _report(
     packed: PackedUpdate, metrics: np.ndarray, finite: np.ndarray, with_policy: bool
-) -> Learned:
+) -> UpdateReport:
     parts = packed.part_names[with_policy]
     broken = [name for name, ok in zip(parts, finite, strict=True) if not ok]
-    return Learned(packed.metric_names[with_policy], metrics, broken)
+    return UpdateReport(packed.metric_names[with_policy], metrics, broken)
 
 
 def _with_normaliser(state: AgentState, normaliser: Normaliser) -> AgentState:
@@ -56,7 +56,7 @@ def _with_normaliser(state: AgentState, normaliser: Normaliser) -> AgentState:
 
 
 class SoloLearner:
-    """One lane."""
+    """One run."""
 
     def __init__(self, agent: OffPolicyAgent, seed: int) -> None:
         self.agent = agent
@@ -76,25 +76,25 @@ class SoloLearner:
 
     def update(
         self, batches: Sequence[Batch], multipliers: Sequence[float], with_policy: bool
-    ) -> list[Learned]:
+    ) -> list[UpdateReport]:
         (batch,), (multiplier,) = batches, multipliers
         self.state, metrics, finite = self._update(
             self.state, batch, np.float32(multiplier), with_policy
         )
-        return [_learned(self._packed, np.asarray(metrics), np.asarray(finite), with_policy)]
+        return [_report(self._packed, np.asarray(metrics), np.asarray(finite), with_policy)]
 
     def follow_observations(self, moments: Sequence[Normaliser]) -> None:
         (normaliser,) = moments
         self.state = _with_normaliser(self.state, normaliser)
 
-    def state_of(self, lane: int) -> AgentState:
+    def state_of(self, run: int) -> AgentState:
         return self.state
 
 
 class StackedLearner:
-    """Several lanes whose configurations differ in the seed alone: one `jax.vmap`ped update.
+    """Several runs whose configurations differ in the seed alone: one `jax.vmap`ped update.
 
-    It rounds differently from a lane's own: results agree to about 1e-6 for each update on the same
+    It rounds differently from a run's own: results agree to about 1e-6 for each update on the same
     data, not bit for bit.
     """
 
@@ -105,7 +105,7 @@ class StackedLearner:
         self._keys = jnp.stack([learner.action_key for learner in learners])
         agent = learners[0].agent
         packed = self._packed = PackedUpdate(agent)
-        self._take = jax.jit(lambda state, lane: jax.tree.map(lambda leaf: leaf[lane], state))
+        self._take = jax.jit(lambda state, run: jax.tree.map(lambda leaf: leaf[run], state))
         self._update = jax.jit(
             lambda state, batch, multiplier, with_policy: jax.vmap(
                 functools.partial(packed, with_policy=with_policy)
@@ -127,7 +127,7 @@ class StackedLearner:
 
     def update(
         self, batches: Sequence[Batch], multipliers: Sequence[float], with_policy: bool
-    ) -> list[Learned]:
+    ) -> list[UpdateReport]:
         self._state, metrics, finite = self._update(
             self._state,
             jax.tree.map(lambda *fields: np.stack(fields), *batches),
@@ -135,11 +135,11 @@ class StackedLearner:
             with_policy,
         )
         rows = zip(np.asarray(metrics), np.asarray(finite), strict=True)
-        return [_learned(self._packed, *row, with_policy) for row in rows]
+        return [_report(self._packed, *row, with_policy) for row in rows]
 
     def follow_observations(self, moments: Sequence[Normaliser]) -> None:
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *moments)
         self._state = _with_normaliser(self._state, stacked)
 
-    def state_of(self, lane: int) -> AgentState:
-        return self._take(self._state, lane)
+    def state_of(self, run: int) -> AgentState:
+        return self._take(self._state, run)

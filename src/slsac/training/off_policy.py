@@ -1,7 +1,8 @@
 """The off-policy training loop in full view, for one run or for several seeds together.
 
 Follow `advance`: act, store, learn, move the multiplier; log, evaluate and save where it is due.
-A lane is one run: its environment, replay, multiplier and files. The learner is what they share.
+A trainer has what belongs to one run: its environment, replay, multiplier and files. The learner is
+what several seeds share.
 
 Checkpoints are written between episodes, and each episode's reset is seeded from (seed, number). So
 a checkpoint needs no simulator state, and a resumed run repeats an undisturbed one exactly.
@@ -30,7 +31,7 @@ from slsac.runs.lock import RunLock
 from slsac.seeds import Branch, episode_seed, generator
 from slsac.stats.summary import Evaluation
 from slsac.training.episodes import RunningEpisode
-from slsac.training.learner import Learned, Learner, SoloLearner
+from slsac.training.learner import Learner, SoloLearner, UpdateReport
 from slsac.training.moments import RunningMoments
 from slsac.training.replay import Replay
 from slsac.training.session import Session
@@ -38,57 +39,57 @@ from slsac.training.units import Units
 from slsac.types import Batch, EnvSpec, SafeEnv
 
 
-def advance(lanes: Sequence[OffPolicyTrainer], learner: Learner, until: int) -> None:
-    """Trains every lane up to step ``until``. All lanes are at the same step throughout."""
-    first = lanes[0]
-    _start_clocks(lanes)
+def advance(trainers: Sequence[OffPolicyTrainer], learner: Learner, until: int) -> None:
+    """Trains every run up to step ``until``. All are at the same step throughout."""
+    first = trainers[0]
+    _start_clocks(trainers)
     while first.step < until:
-        ended = take_step(lanes, learner)
-        for lane in lanes:
-            lane.session.display.tick(lane.step)
+        ended = take_step(trainers, learner)
+        for trainer in trainers:
+            trainer.session.display.tick(trainer.step)
         if first.step % first.config.steps_per_epoch == 0:
             # All are logged before one is evaluated: that is no part of anybody's training time.
-            due = [lane.end_epoch() for lane in lanes]
-            for lane in itertools.compress(lanes, due):
-                lane.evaluate_now(lane.config.evaluation_episodes, final=False)
-            _start_clocks(lanes)
-        for lane in itertools.compress(lanes, ended):
-            lane.close_episode()
+            due = [trainer.end_epoch() for trainer in trainers]
+            for trainer in itertools.compress(trainers, due):
+                trainer.evaluate_now(trainer.config.evaluation_episodes, final=False)
+            _start_clocks(trainers)
+        for trainer in itertools.compress(trainers, ended):
+            trainer.close_episode()
 
 
-def take_step(lanes: Sequence[OffPolicyTrainer], learner: Learner) -> list[bool]:
-    """One environment step of every lane and what follows from it; True where an episode ended."""
-    first = lanes[0]
-    observations = [lane.observation() for lane in lanes]
+def take_step(trainers: Sequence[OffPolicyTrainer], learner: Learner) -> list[bool]:
+    """One environment step of every run and what follows from it; True where an episode ended."""
+    first = trainers[0]
+    observations = [trainer.observation() for trainer in trainers]
     if first.step < first.config.warmup_steps:
-        actions: Sequence[np.ndarray] = [lane.random_actions.draw() for lane in lanes]
+        actions: Sequence[np.ndarray] = [trainer.random_actions.draw() for trainer in trainers]
     else:
         actions = learner.explore(observations, first.step)
-    ended = [lane.observe(action) for lane, action in zip(lanes, actions, strict=True)]
+    ended = [trainer.observe(action) for trainer, action in zip(trainers, actions, strict=True)]
     if first.step > first.config.warmup_steps:
-        learn(lanes, learner)
-    for lane in lanes:
-        lane.move_multiplier()
+        learn(trainers, learner)
+    for trainer in trainers:
+        trainer.move_multiplier()
     return ended
 
 
-def learn(lanes: Sequence[OffPolicyTrainer], learner: Learner) -> None:
-    """One update of every lane, from a minibatch of its own."""
-    moments = [lane.normaliser() for lane in lanes]
+def learn(trainers: Sequence[OffPolicyTrainer], learner: Learner) -> None:
+    """One update of every run, from a minibatch of its own."""
+    moments = [trainer.normaliser() for trainer in trainers]
     if moments[0] is not None:
         learner.follow_observations(cast(list[Normaliser], moments))
     outcomes = learner.update(
-        [lane.sample() for lane in lanes],
-        [lane.session.lagrangian.value for lane in lanes],
-        lanes[0].policy_is_due(),
+        [trainer.sample() for trainer in trainers],
+        [trainer.session.lagrangian.value for trainer in trainers],
+        trainers[0].policy_is_due(),
     )
-    for lane, outcome in zip(lanes, outcomes, strict=True):
-        lane.note_update(outcome)
+    for trainer, outcome in zip(trainers, outcomes, strict=True):
+        trainer.note_update(outcome)
 
 
-def _start_clocks(lanes: Sequence[OffPolicyTrainer]) -> None:
-    for lane in lanes:
-        lane.session.journal.start_clock(lane.step)
+def _start_clocks(trainers: Sequence[OffPolicyTrainer]) -> None:
+    for trainer in trainers:
+        trainer.session.journal.start_clock(trainer.step)
 
 
 class RandomActions:
@@ -108,7 +109,7 @@ class RandomActions:
 
 
 class OffPolicyTrainer:
-    """A run in progress, and one lane of the loop."""
+    """A run in progress."""
 
     def __init__(
         self,
@@ -126,7 +127,7 @@ class OffPolicyTrainer:
         self.session = Session(config, run, env.spec, copies, display, lock)
         self.agent = agents.build(config, env.spec)
         self.learner: Learner = SoloLearner(self.agent, config.seed)
-        self._lane = 0
+        self._place = 0
         self._predict = jax.jit(row_by_row(self.agent.predict))
         # Falling back to the checkpoint before the newest goes back two intervals at most.
         reserve = 2 * (config.checkpoint_every_steps + env.spec.horizon)
@@ -164,7 +165,7 @@ class OffPolicyTrainer:
     @property
     def state(self) -> agents.AgentState:
         """Everything the agent has learned."""
-        return self.learner.state_of(self._lane)
+        return self.learner.state_of(self._place)
 
     @property
     def schedule(self) -> str:
@@ -184,9 +185,9 @@ class OffPolicyTrainer:
             f"{steps:,} to its cost limit (--multiplier-warmup-steps)"
         )
 
-    def join(self, learner: Learner, lane: int) -> None:
-        """From here on ``learner`` learns for this run, as one of its lanes."""
-        self.learner, self._lane = learner, lane
+    def join(self, learner: Learner, place: int) -> None:
+        """From here on ``learner`` learns for this run, its ``place``-th."""
+        self.learner, self._place = learner, place
 
     def advance(self, until: int) -> None:
         """Trains up to step ``until``, writing logs, evaluations and checkpoints on the way."""
@@ -247,7 +248,7 @@ class OffPolicyTrainer:
         """Whether the next update moves the policy and the targets too."""
         return (self.session.clock.updates + 1) % self.config.policy_delay == 0
 
-    def note_update(self, outcome: Learned) -> None:
+    def note_update(self, outcome: UpdateReport) -> None:
         """Counts an update, logs it, and ends the run where it is not finite."""
         self.session.clock.updates += 1
         self.session.failures.check_update(self.step, outcome.broken)

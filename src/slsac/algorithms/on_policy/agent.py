@@ -14,7 +14,7 @@ import optax
 
 from slsac.algorithms.on_policy import cpo, ppo_lag
 from slsac.algorithms.on_policy import policy as gaussian
-from slsac.algorithms.on_policy.critics import Constraint, Learned
+from slsac.algorithms.on_policy.critics import Constraint, LearnedState
 from slsac.algorithms.on_policy.policy import Policy
 from slsac.algorithms.on_policy.samples import Metrics, prepare
 from slsac.algorithms.optimisers import build_optimiser, finite_parts
@@ -110,7 +110,7 @@ def build(config: OnPolicyConfig, spec: EnvSpec) -> OnPolicyAgent:
             config.reward_critic,
             config.cost_critic,
         )
-        learned = Learned(
+        learned = LearnedState(
             state.policy.gaussian,
             state.reward_critic,
             state.cost_critic,

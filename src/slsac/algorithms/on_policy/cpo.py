@@ -21,7 +21,7 @@ from jax.flatten_util import ravel_pytree
 
 from slsac.algorithms.on_policy import critics
 from slsac.algorithms.on_policy import policy as gaussian
-from slsac.algorithms.on_policy.critics import Constraint, Learn, Learned
+from slsac.algorithms.on_policy.critics import Constraint, Learn, LearnedState
 from slsac.algorithms.on_policy.policy import Gaussian
 from slsac.algorithms.on_policy.samples import Metrics, Samples, run_passes
 from slsac.config import OnPolicyConfig, TrustRegionConfig
@@ -264,12 +264,12 @@ def build(config: OnPolicyConfig) -> Learn:
     update_critics = critics.build(config)
 
     def learn(
-        learned: Learned,
+        learned: LearnedState,
         samples: Samples,
         constraint: Constraint,
         rate_scale: jax.Array,
         key: jax.Array,
-    ) -> tuple[Learned, Metrics]:
+    ) -> tuple[LearnedState, Metrics]:
         policy, policy_metrics = update_policy(
             learned.policy, samples, constraint.violation, config.trust_region
         )

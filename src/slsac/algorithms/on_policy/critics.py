@@ -16,7 +16,7 @@ from slsac.config import OnPolicyConfig
 from slsac.networks import MLP
 
 
-class Learned(NamedTuple):
+class LearnedState(NamedTuple):
     """What changes from minibatch to minibatch."""
 
     policy: Gaussian
@@ -36,7 +36,9 @@ class Constraint(NamedTuple):
     """c of CPO, in the unit that its config names."""
 
 
-Learn = Callable[[Learned, Samples, Constraint, jax.Array, jax.Array], tuple[Learned, Metrics]]
+Learn = Callable[
+    [LearnedState, Samples, Constraint, jax.Array, jax.Array], tuple[LearnedState, Metrics]
+]
 """(learned, an epoch's samples, constraint, scale of the policy's learning rate, key) -> one epoch
 of learning. `ppo_lag.build` and `cpo.build` both give one."""
 
@@ -51,14 +53,16 @@ def critic_loss(
     return loss
 
 
-def build(config: OnPolicyConfig) -> Callable[[Learned, Samples], tuple[Learned, Metrics]]:
+def build(
+    config: OnPolicyConfig,
+) -> Callable[[LearnedState, Samples], tuple[LearnedState, Metrics]]:
     """One step of both critics on a minibatch."""
     # No optimiser here draws noise; the key is only what the builder asks for.
     unused = jax.random.PRNGKey(0)
     reward_optimiser = build_optimiser(config.reward_critic.optimiser, unused)
     cost_optimiser = build_optimiser(config.cost_critic.optimiser, unused)
 
-    def step(learned: Learned, batch: Samples) -> tuple[Learned, Metrics]:
+    def step(learned: LearnedState, batch: Samples) -> tuple[LearnedState, Metrics]:
         reward_loss, gradient = jax.value_and_grad(critic_loss)(
             learned.reward_critic,
             batch.observation,

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 
 from slsac.algorithms.on_policy import critics
 from slsac.algorithms.on_policy import policy as gaussian
-from slsac.algorithms.on_policy.critics import Constraint, Learn, Learned
+from slsac.algorithms.on_policy.critics import Constraint, Learn, LearnedState
 from slsac.algorithms.on_policy.policy import Gaussian
 from slsac.algorithms.on_policy.samples import Metrics, Samples, run_passes
 from slsac.algorithms.optimisers import build_optimiser, descend
@@ -60,13 +60,13 @@ def build(config: OnPolicyConfig) -> Learn:
     update_critics = critics.build(config)
 
     def learn(
-        learned: Learned,
+        learned: LearnedState,
         samples: Samples,
         constraint: Constraint,
         rate_scale: jax.Array,
         key: jax.Array,
-    ) -> tuple[Learned, Metrics]:
-        def step(learned: Learned, batch: Samples) -> tuple[Learned, Metrics]:
+    ) -> tuple[LearnedState, Metrics]:
+        def step(learned: LearnedState, batch: Samples) -> tuple[LearnedState, Metrics]:
             learned, metrics = update_critics(learned, batch)
             gradient, policy_metrics = jax.grad(policy_loss, has_aux=True)(
                 learned.policy, batch, constraint.multiplier, config.clipped.ratio

@@ -1,8 +1,8 @@
 """A certificate of tail risk: what a number of episodes shows of a trained policy, and how surely.
 
 ``contents`` says what a certificate holds. ``certify`` plays the episodes and puts it together from
-``statements`` (what the costs show, and the verdict) and ``calibration`` (whether the cost critic is right).
-``text`` and ``page`` show it; ``files`` writes it.
+``statements`` (what the costs show, and the verdict) and ``calibration`` (whether the cost critic
+is right). ``text`` and ``page`` show it; ``files`` writes it.
 """
 
 from slsac.certificate.certify import certify

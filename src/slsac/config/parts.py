@@ -41,8 +41,8 @@ class OptimiserConfig:
     max_gradient_norm: float | None
     """Clips the gradient's norm (per ensemble member) before anything else; none: off."""
     inverse_temperature: float
-    """The factor inside the root of the noise's standard deviation sqrt(2 * lr * factor): despite the
-    paper's name, a larger one means more noise."""
+    """The factor inside the root of the noise's standard deviation sqrt(2 * lr * factor): despite
+    the paper's name, a larger one means more noise."""
     bias_factor: float
     """Weight a of the adaptive term m / sqrt(v + eps) in aSGLD's drift."""
     clip_mode: Literal["drift-value", "gradient-norm", "none"]

@@ -9,25 +9,9 @@ from pathlib import Path
 import pytest
 
 from slsac.cli import main
-from slsac.report.formats import Cell, as_html, as_latex, as_markdown
-from slsac.report.published import (
-    ALGORITHM_ORDER,
-    TASK_ORDER,
-    Reference,
-    hours_per_million_steps,
-    reference,
-)
-from slsac.report.table import render, sections, summarise_runs, write_table
+from slsac.report.formats import Cell
+from slsac.report.table import sections, summarise_runs, write_table
 from tests.support.recorded import HOPPER, make_run
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Path:
-    """SL-SAC safe at 1,000; WCSAC safe at 900; SAC-Lag best but over the limit of 25."""
-    folder = tmp_path / "runs"
-    for algo, gained, paid in (("sl-sac", 1000, 10), ("wcsac", 900, 0), ("sac-lag", 2000, 60)):
-        make_run(folder / algo, algo, returns=[gained] * 2, costs=[paid] * 2)
-    return folder
 
 
 def test_table_one_is_bold_where_safe_and_best_and_grey_where_unsafe(runs: Path) -> None:
@@ -99,44 +83,6 @@ def test_differences_from_the_paper(runs: Path) -> None:
     ]  # fmt: skip
 
 
-def test_published_figures() -> None:
-    assert reference("sl-sac", "SafetyAntVelocity-v1") == Reference(3104, 3.6, "paper")
-    assert reference("td3-pid", "SafetyPointGoal1-v0") == Reference(16.4, 17.4, "paper")
-    assert reference("cpo", "SafetyHumanoidVelocity-v1") == Reference(6465, 0.2, "OmniSafe")
-    assert reference("sac-lag/omnisafe", HOPPER) == Reference(963, 20, "OmniSafe")
-    assert reference("cpo", "SafetyCarCircle1-v0") is None
-    assert reference("sl-sac/tail-1", HOPPER) is None
-    assert reference("sl-sac", "ProbeChoice-v0") is None
-    assert hours_per_million_steps("sac-pid", "SafetyAntVelocity-v1") == 4.79
-    for algo in ALGORITHM_ORDER:
-        missing = [env for env in TASK_ORDER if reference(algo, env) is None]
-        assert len(missing) == (2 if algo in ("ppo-lag", "cpo") else 0)
-
-
-def test_markdown_and_latex(runs: Path) -> None:
-    made = sections(summarise_runs([runs]))
-    markdown = as_markdown(made)
-    row = f"| {HOPPER} [a] | *2000.0 / 60.0* | 900.0 / 0.0 | **1000.0 / 10.0** |"
-    assert row in markdown.splitlines()
-    assert f"slsac train --algo wcsac --env {HOPPER} --seed 0 --steps 10000" in markdown
-    latex = as_latex(made).splitlines()
-    assert (
-        rf"{HOPPER} [a] & \textcolor{{gray}}{{2000.0 / 60.0}} & 900.0 / 0.0 & "
-        r"\textbf{1000.0 / 10.0} \\" in latex
-    )
-    assert sum(line.startswith(r"\begin{tabular}") for line in latex) == sum(
-        line == r"\end{tabular}" for line in latex
-    )
-    assert r"100 \%" in "\n".join(latex)
-
-
-def test_html_escapes_what_it_is_given(runs: Path) -> None:
-    first = sections(summarise_runs([runs]))[0]
-    text = as_html(first._replace(rows=[(Cell("<b>"),) * len(first.header)]))
-    assert "&lt;b&gt;" in text
-    assert "<b>" not in text
-
-
 def test_csv_has_every_digit(runs: Path, tmp_path: Path) -> None:
     make_run(runs / "seed1", "sl-sac", returns=[1001.25] * 2, costs=[0.0] * 2, seed=1)
     write_table([runs], tmp_path / "deep" / "table.csv")
@@ -174,22 +120,6 @@ def test_the_command(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
         error = capsys.readouterr().err
         assert expected in error
         assert error.count("\n") == 1
-
-
-def test_a_narrow_terminal_cuts_no_figure_off(
-    runs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    shown = render(summarise_runs([runs]), "terminal")
-    assert "\x1b[" in shown
-    assert "\N{HORIZONTAL ELLIPSIS}" not in shown
-    # A file is the same whatever the terminal is, and has each row on one line.
-    assert main(["table", str(runs), "--out", str(tmp_path / "table.txt")]) == 0
-    text = (tmp_path / "table.txt").read_text()
-    assert "\x1b[" not in text
-    assert "2000.0 / 60.0" in text
-    assert "SafetyHopperVelocity-v1" in text
 
 
 def test_a_damaged_log_is_one_line(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

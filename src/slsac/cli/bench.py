@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from slsac.bench import PEERS, SECTIONS
@@ -25,6 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    import json
+
     from slsac.bench.sections import COLUMNS, measurements
     from slsac.bench.timing import around, table, write_page
     from slsac.compilation import use_cache

@@ -1,4 +1,4 @@
-"""`slsac bench`: its arithmetic, its tables, and what it says of wrong arguments. Never a time."""
+"""`slsac bench`: its sections, its page, and its answers to wrong arguments. Never a time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ import pytest
 
 from slsac.bench import SECTIONS
 from slsac.bench.sections import COLUMNS
-from slsac.bench.timing import in_turns, ratio, table, write_page
 from slsac.bench.update import matrix_products
 from slsac.cli import main
-from slsac.config.overrides import with_overrides
 from slsac.config.presets import off_policy_preset
 from slsac.envs import make_env
 from tests.support.paths import ROOT
@@ -36,71 +34,6 @@ def test_tables_on_the_page_have_the_columns_that_the_bench_writes() -> None:
         heads = [heading for _, heading, _ in COLUMNS[name]]
         block = page.partition(f"<!-- bench: {name} -->\n")[2]
         assert block.splitlines()[0] == "| " + " | ".join(heads) + " |", name
-
-
-def test_products_of_an_update_by_hand() -> None:
-    env = make_env("ProbeCounts-v0")
-    observation, action = env.spec.observation_size, env.spec.action_size
-    config = with_overrides(
-        off_policy_preset("sac-lag", "ProbeCounts-v0"),
-        {
-            "batch_size": 10,
-            "policy_delay": 1,
-            "reward_critic.hidden": (4,),
-            "cost_critic.hidden": (4,),
-            "policy.hidden": (4,),
-        },
-    )
-
-    multiplications = sum(
-        stack * rows * inner * columns * times
-        for stack, rows, inner, columns, times in matrix_products(config, env.spec)
-    )
-
-    # Layers (inputs x 4) and (4 x 1) of three critics, 10 rows: three times forwards (target,
-    # prediction, policy's update), weights once; inputs' gradient twice, the first layer's once.
-    first, last = 10 * (observation + action) * 4, 10 * 4 * 1
-    critic = first * (3 + 1 + 1) + last * (3 + 1 + 2)
-    # The count leaves out the cost critic's one output column.
-    cost_critic = first * (3 + 1 + 1)
-    # The policy: forwards for the targets and for itself, and one gradient.
-    policy = 10 * observation * 4 * (2 + 1) + 10 * 4 * 2 * action * (2 + 1 + 1)
-    assert multiplications == 2 * critic + cost_critic + policy
-
-
-def test_subjects_take_turns_after_one_call_that_compiles() -> None:
-    seen: list[str] = []
-    taken = in_turns({"a": lambda: seen.append("a"), "b": lambda: seen.append("b")}, 2)
-
-    assert seen == ["a", "b", "a", "b", "a", "b"]
-    assert {name: len(times) for name, times in taken.items()} == {"a": 2, "b": 2}
-
-
-def test_a_ratio_is_the_median_of_the_rounds_own() -> None:
-    assert ratio([2.0, 30.0, 8.0], [1.0, 10.0, 2.0]) == 3.0
-
-
-def test_a_missing_figure_leaves_its_cell_empty() -> None:
-    columns = (("algo", "algorithm", ""), ("ms", "ms", ".1f"))
-
-    text = table([{"algo": "sl-sac", "ms": 1.26}, {"algo": "peer", "ms": None}], columns)
-
-    assert text == "| algorithm | ms |\n| --- | --- |\n| sl-sac | 1.3 |\n| peer |  |"
-
-
-def test_a_page_keeps_everything_but_the_section_that_was_measured(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(
-        "before\n<!-- bench: seeds -->\nold\n<!-- end of seeds -->\nbetween\n"
-        "<!-- bench: growth -->\nkept\n<!-- end of growth -->\n"
-    )
-
-    write_page(page, "seeds", "new")
-
-    assert page.read_text() == (
-        "before\n<!-- bench: seeds -->\nnew\n<!-- end of seeds -->\nbetween\n"
-        "<!-- bench: growth -->\nkept\n<!-- end of growth -->\n"
-    )
 
 
 def test_a_page_without_marks_is_left_alone(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:

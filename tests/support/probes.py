@@ -16,7 +16,10 @@ def reward_values(
     """Q of every critic at one state and action."""
     critics = reward_critic.build(trainer.config.reward_critic, trainer.spec)
     values = critics.values(
-        trainer.state.reward_critics, jnp.float32(observation)[None], jnp.full((1, 1), action)
+        trainer.state.reward_critics,
+        trainer.state.reward_moments,
+        jnp.float32(observation)[None],
+        jnp.full((1, 1), action),
     )
     return np.asarray(values[:, 0])
 

@@ -122,8 +122,10 @@ class RewardCriticConfig:
     """Mean over pairs of the twins' minimum, or one minimum over all critics."""
     hidden: tuple[int, ...]
     """Widths of the hidden layers."""
-    layer_norm: bool
-    """Normalises the features of each hidden layer before its ReLU."""
+    normalisation: Literal["none", "layer", "batch"]
+    """Of the networks' features. Layer: each hidden layer's, before its ReLU. Batch: the inputs of
+    every layer, over a transition's two states together, which needs no target networks (CrossQ).
+    """
     baseline: Literal["zero", "mean-reward"]
     """What the networks' output is added to: nothing, or the value of earning the mean reward so
     far for ever, which a new network would take tens of thousands of updates to learn."""

@@ -87,7 +87,7 @@ SL_SAC = OffPolicyConfig(
         pairs=3,
         aggregation="mean-min",
         hidden=(256, 256),
-        layer_norm=False,
+        normalisation="none",
         baseline="zero",
         discount=0.99,
         optimiser=ASGLD,
@@ -147,9 +147,8 @@ SL_SAC_2 = replace(
     reward_critic=replace(
         SL_SAC.reward_critic,
         pairs=1,
-        layer_norm=True,
-        baseline="mean-reward",
-        optimiser=replace(ADAM, kind="langevin_adam"),
+        normalisation="batch",
+        optimiser=replace(ADAM, kind="langevin_adam", learning_rate=1e-3, beta1=0.5),
     ),
     cost_critic=replace(
         SL_SAC.cost_critic,
@@ -158,17 +157,17 @@ SL_SAC_2 = replace(
         huber_threshold=0.1,
         after_termination="continued",
         discount=0.97,
-        optimiser=ADAM,
+        optimiser=replace(ADAM, learning_rate=1e-3, beta1=0.5),
     ),
     multiplier=replace(
         SL_SAC.multiplier,
         signal="recent-cvar",
         rule="log-scale",
         initial=0.1,
-        minimum=0.01,
-        maximum=10.0,
+        minimum=0.05,
+        maximum=0.5,
         proportional_gain=1.0,
-        integral_gain=2e-4,
+        integral_gain=5e-5,
     ),
 )
 

@@ -45,7 +45,7 @@ LATER_FIELDS = (
     "policy.target_noise_clip",
     "policy.temperature_learning_rate",
     "reward_critic.baseline",
-    "reward_critic.layer_norm",
+    "reward_critic.normalisation",
 )
 """Config fields that the first recorded runs do not know; any other that is missing was lost."""
 BEFORE_METADRIVE = {"lidar": "distance"}

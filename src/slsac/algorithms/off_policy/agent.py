@@ -36,6 +36,7 @@ class AgentState(NamedTuple):
     """A copy of the network; None where targets use the policy itself."""
     reward_critics: Any
     target_reward_critics: Any
+    """None where next values need no target networks."""
     cost_critic: Any
     target_cost_critic: Any
     log_temperature: jax.Array
@@ -46,6 +47,8 @@ class AgentState(NamedTuple):
     key: jax.Array
     """Never changes: randomness of update n comes from ``fold_in(key, n)``."""
     updates: jax.Array
+    reward_moments: Any = None
+    """Running moments of the reward critics' batch normalisation, where they have one."""
 
 
 class Optimisers(NamedTuple):
@@ -103,7 +106,7 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
             policy=policies.normalised(network, spec) if normalised else network,
             target_policy=network if config.policy.target_network else None,
             reward_critics=reward_params,
-            target_reward_critics=reward_params,
+            target_reward_critics=reward_params if reward.has_targets else None,
             cost_critic=cost_params,
             target_cost_critic=cost_params,
             log_temperature=log_temperature,
@@ -113,6 +116,7 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
             temperature_optimiser=start.temperature.init(log_temperature),
             key=update_key,
             updates=jnp.zeros((), jnp.int32),
+            reward_moments=reward.init_moments(reward_params),
         )
 
     def network_of(policy: Any) -> Any:
@@ -147,20 +151,29 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
     def update_reward_critics(
         state: AgentState, batch: Batch, next_action: jax.Array, next_log_prob: jax.Array
     ) -> tuple[AgentState, Metrics]:
-        next_values = reward.values(
-            state.target_reward_critics, batch.next_observation, next_action
-        )
-        target = reward_critics.bellman_target(
+        def target(next_values: jax.Array) -> jax.Array:
+            return reward_critics.bellman_target(
+                batch,
+                config.reward_critic.discount,
+                reward.aggregate(next_values),
+                -temperature(state) * next_log_prob,
+            )
+
+        gradient, (metrics, moments) = jax.grad(reward.loss, has_aux=True)(
+            state.reward_critics,
+            state.target_reward_critics,
+            state.reward_moments,
             batch,
-            config.reward_critic.discount,
-            reward.aggregate(next_values),
-            -temperature(state) * next_log_prob,
+            next_action,
+            target,
         )
-        gradient, metrics = jax.grad(reward.loss, has_aux=True)(state.reward_critics, batch, target)
         params, optimiser = descend(
             step.reward, gradient, state.reward_optimiser, state.reward_critics
         )
-        return state._replace(reward_critics=params, reward_optimiser=optimiser), metrics
+        state = state._replace(
+            reward_critics=params, reward_optimiser=optimiser, reward_moments=moments
+        )
+        return state, metrics
 
     def update_cost_critic(
         state: AgentState,
@@ -190,7 +203,10 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
     ) -> tuple[jax.Array, Metrics]:
         """mean[alpha log pi - Q + lambda CVaR], over 1 + lambda if so configured."""
         action, log_prob = head.sample(policy, batch.observation, action_key)
-        value = reward.aggregate(reward.values(state.reward_critics, batch.observation, action))
+        values = reward.values(
+            state.reward_critics, state.reward_moments, batch.observation, action
+        )
+        value = reward.aggregate(values)
         charge = cost.charge(state.cost_critic, batch.observation, action, fraction_key)
         loss = jnp.mean(temperature(state) * log_prob - value + multiplier * charge)
         if config.policy.normalise_by_multiplier:
@@ -234,7 +250,9 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
             target_policy=None
             if state.target_policy is None
             else towards(state.target_policy, network_of(state.policy)),
-            target_reward_critics=towards(state.target_reward_critics, state.reward_critics),
+            target_reward_critics=towards(state.target_reward_critics, state.reward_critics)
+            if reward.has_targets
+            else None,
             target_cost_critic=towards(state.target_cost_critic, state.cost_critic),
         )
 

@@ -28,7 +28,7 @@ class RunDamaged(Failed):
     """Files of a run are missing or do not fit together."""
 
 
-def env_failure(error: Exception) -> EnvFailed:
+def env_failure(error: BaseException) -> EnvFailed:
     """What an environment raised, as one line with its file and line: no traceback is shown."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
     file, line = frame.filename, frame.lineno
@@ -45,7 +45,8 @@ def env_failures() -> Iterator[None]:
         yield
     except (InvalidInput, Failed):
         raise
-    except Exception as error:
+    # An env that calls sys.exit must not end training as if it had succeeded.
+    except (Exception, SystemExit) as error:
         raise env_failure(error) from error
 
 

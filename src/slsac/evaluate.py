@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from slsac.envs.play import Lanes, Predict, play
+from slsac.envs.play import Lanes, Predict, Transition, play
 from slsac.errors import EnvFailed
 from slsac.seeds import Branch, episode_seed
 from slsac.stats.summary import Evaluation, stack_extras
-from slsac.types import SafeEnv, Step
+from slsac.types import SafeEnv
 
 
 def evaluate(
@@ -39,7 +39,7 @@ def evaluate(
     extras: list[Mapping[str, float]] = [{}] * episodes
     for transition in play(envs, predict, evaluation_seeds(seed, episodes)):
         step = transition.step
-        _require_finite(step)
+        _require_finite(transition)
         totals[:, transition.episode] += (step.reward, step.cost, 1.0)
         if transition.ends_episode:
             extras[transition.episode] = step.extras or {}
@@ -52,7 +52,12 @@ def evaluation_seeds(seed: int, episodes: int) -> list[int]:
     return [episode_seed(seed, Branch.EVALUATION, episode) for episode in range(episodes)]
 
 
-def _require_finite(step: Step) -> None:
+def _require_finite(transition: Transition) -> None:
+    step = transition.step
+    if not np.isfinite(transition.observation).all():
+        raise EnvFailed(
+            "the environment returned an observation in an evaluation that is not finite"
+        )
     if not (math.isfinite(step.reward) and math.isfinite(step.cost)):
         raise EnvFailed(
             f"the environment returned a reward of {step.reward} and a cost of {step.cost} "

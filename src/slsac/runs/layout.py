@@ -39,6 +39,8 @@ CERTIFICATE_EPISODES = "certificate-episodes.json"
 ABOUT_POLICY = (CALIBRATION, CERTIFICATE, CERTIFICATE_PAGE, CERTIFICATE_EPISODES)
 """What `slsac certify` leaves behind; it speaks of one policy, and goes with it."""
 
+REPLACED = ".replaced"
+"""An old run's files, from the moment they are to be overwritten until the new run has begun."""
 STALE = "STALE"
 """A file of this name says that later changes of the source altered learning."""
 

@@ -75,8 +75,7 @@ def start(
             f"{source} has {shared.facts['multiplier'][0]:g}"
         )
     launch.tried_env(config.env, config)[0].close()
-    lock = launch.claim(run)
-    try:
+    with launch.claimed(run, overwrite=overwrite) as lock:
         shutil.copytree(source / REPLAY, run / REPLAY, copy_function=copy_sparsely)
         facts = {**shared.facts, "multiplier": begun}
         facts["log_offsets"] = _copy_logs(source, run, shared.facts, config.multiplier.signal)
@@ -84,7 +83,6 @@ def start(
         save_arrays(run / POLICY, _part(shared.tensors, "policy"))
         origin = {"algo": theirs.algo, "steps": facts["step"], "commit": recorded.get("commit")}
         config_file.write(config, run, spec, {**recorded, "branched_from": origin})
-    finally:
         lock.release()
     trainer = launch.resume(run, inexact=inexact, display=display)
     assert isinstance(trainer, OffPolicyTrainer)

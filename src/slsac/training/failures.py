@@ -45,6 +45,17 @@ class Failures:
                 f"at step {step}, episode {episode}"
             )
 
+    def check_length(self, length: int, horizon: int, *, ended: bool) -> None:
+        """Ends the run where an episode lasts longer than the env states.
+
+        Limits and bounds are computed from that figure, and exact resume relies on it.
+        """
+        if length >= horizon and not ended:
+            self.fail(
+                f"an episode continues after {length:,} steps, but the env states {horizon:,}; "
+                "state its real length: max_episode_steps of the env, or horizon of its spec"
+            )
+
     def check_update(self, step: int, broken: list[str]) -> None:
         """Ends the run where losses or parameters are no longer finite."""
         if broken:

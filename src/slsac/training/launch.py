@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import math
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import jax
 import numpy as np
 
+from slsac import algorithms
 from slsac.config import Config, OffPolicyConfig, OnPolicyConfig
 from slsac.display import Display, Silent
 from slsac.envs import Copies, copies_of, env_source, is_factory, make_env
 from slsac.errors import EnvFailed, InvalidInput, env_failures
 from slsac.runs import config_file, provenance
-from slsac.runs.layout import ABOUT_POLICY, CONFIG, FOLDERS, LOGS, MARKER, POLICY
+from slsac.runs.layout import (
+    ABOUT_POLICY,
+    CONFIG,
+    FOLDERS,
+    LOCK,
+    LOGS,
+    MARKER,
+    POLICY,
+    REPLACED,
+)
 from slsac.runs.lock import RunLock
 from slsac.runs.steps import reached_step
 from slsac.training.off_policy import OffPolicyTrainer
@@ -105,13 +118,12 @@ def start(
         together: how many seeds learn in one update; see `slsac.training.cohort`.
     """
     require_free(run, overwrite=overwrite)
-    # Tried before anything is written or deleted: a bad env or config must not cost an old run.
+    # Tried before anything is written: a bad env or config must leave everything as it was.
     source = config.env if env is None else env
     training_env, copies = tried_env(source, config)
-    with contextlib.ExitStack() as opened:
+    _require_memory(config, training_env.spec)
+    with claimed(run, overwrite=overwrite) as lock, contextlib.ExitStack() as opened:
         _close_after(opened, training_env, source)
-        lock = claim(run)
-        opened.callback(lock.release)
         trainer = KINDS[type(config)].trainer(
             config, run, training_env, copies, display or Silent(), lock, new=True
         )
@@ -122,6 +134,19 @@ def start(
         config_file.write(config, run, trainer.spec, provenance.describe(together))
         opened.pop_all()
     return trainer
+
+
+def _require_memory(config: Config, spec: EnvSpec) -> None:
+    """Raise InvalidInput where the agent alone needs more memory than the machine has."""
+    shapes = jax.eval_shape(algorithms.build(config, spec).init, jax.random.PRNGKey(0))
+    needed = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
+    present = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > present:
+        raise InvalidInput(
+            f"the networks need {needed / 2**30:,.0f} GiB; this machine has "
+            f"{present / 2**30:,.0f}: lower policy.hidden, reward_critic.hidden or "
+            "cost_critic.hidden, or the number of critics"
+        )
 
 
 def tried_env(env: Any, config: Config) -> tuple[SafeEnv, Copies]:
@@ -148,25 +173,62 @@ def _close_after(opened: contextlib.ExitStack, env: SafeEnv, source: Any) -> Non
         opened.callback(env.close)
 
 
-def claim(run: Path) -> RunLock:
-    """Makes ``run`` an empty run directory, whatever run was there, and locks it."""
+@contextlib.contextmanager
+def claimed(run: Path, *, overwrite: bool) -> Iterator[RunLock]:
+    """A new, locked run directory, in place of a run that may be there.
+
+    The old run's files stand aside until the block ends. If it fails they come back.
+    """
     try:
         run.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidInput(f"run {str(run)!r} cannot be made: {error.strerror}") from None
-    # The marker says that what is here is ours, and without its config a run is none: a start or
-    # an overwrite that was killed half-way can be started again.
-    (run / MARKER).touch()
     lock = RunLock(run)
     try:
-        for name in (CONFIG, *LOGS, POLICY, *ABOUT_POLICY):
-            (run / name).unlink(missing_ok=True)
-        for name in FOLDERS:
-            shutil.rmtree(run / name, ignore_errors=True)
+        # Again, now that nobody else can begin or finish a run here.
+        require_free(run, overwrite=overwrite)
+        # The marker says that what is here is ours: a start that was killed can be started again.
+        (run / MARKER).touch()
+        _set_aside(run)
+        try:
+            yield lock
+        except BaseException:
+            _bring_back(run)
+            raise
+        shutil.rmtree(run / REPLACED, ignore_errors=True)
     except BaseException:
         lock.release()
         raise
-    return lock
+
+
+RUN_FILES = (CONFIG, *LOGS, POLICY, *ABOUT_POLICY, *FOLDERS)
+
+
+def _set_aside(run: Path) -> None:
+    """Moves a run's files to where `_bring_back` finds them."""
+    aside = run / REPLACED
+    if aside.exists():  # a start was killed between the two
+        if (run / CONFIG).exists():
+            shutil.rmtree(aside)
+        else:
+            _bring_back(run)
+    aside.mkdir()
+    for name in RUN_FILES:
+        if (run / name).exists():
+            os.replace(run / name, aside / name)
+
+
+def _bring_back(run: Path) -> None:
+    """Puts the old run's files in the place of a new run that did not begin."""
+    aside = run / REPLACED
+    for name in RUN_FILES:
+        if (run / name).is_dir():
+            shutil.rmtree(run / name)
+        else:
+            (run / name).unlink(missing_ok=True)
+        if (aside / name).exists():
+            os.replace(aside / name, run / name)
+    aside.rmdir()
 
 
 def require_free(run: Path, *, overwrite: bool) -> None:
@@ -179,12 +241,22 @@ def require_free(run: Path, *, overwrite: bool) -> None:
         )
 
 
+def _is_ours(run: Path) -> bool:
+    """Whether the marker, or a config that is a run's, says that slsac made this directory."""
+    if (run / MARKER).exists():
+        return True
+    try:
+        config_file.read(run)
+    except InvalidInput:
+        return False
+    return True
+
+
 def refuse_others_files(run: Path) -> None:
     """Raise InvalidInput unless ``run`` is new, empty, or a run directory."""
     if run.exists() and not run.is_dir():
         raise InvalidInput(f"run {str(run)!r} is a file; it must be a directory")
-    ours = (run / MARKER).exists() or (run / CONFIG).exists()
-    if run.exists() and not ours and any(run.iterdir()):
+    if run.exists() and not _is_ours(run) and any(path.name != LOCK for path in run.iterdir()):
         raise InvalidInput(
             f"run {str(run)!r} holds other files; it must be a new or empty directory, or a run"
         )

@@ -230,6 +230,7 @@ class OffPolicyTrainer:
         self._episode.add(step)
         self.session.clock.step += 1
         ended = step.terminated or step.truncated
+        self.session.failures.check_length(self._episode.length, self.spec.horizon, ended=ended)
         if ended:
             if self.tightening.on:
                 self.tightening.end_episode(self.state.cost_critic, terminated=step.terminated)

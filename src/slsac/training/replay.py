@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from slsac.errors import RunDamaged
+from slsac.errors import InvalidInput, RunDamaged
 from slsac.seeds import Branch, generator
 from slsac.types import Batch, EnvSpec
 
@@ -57,7 +57,12 @@ class Replay:
             if not create:
                 self._require_file(path, math.prod(shape) * np.dtype(dtype).itemsize)
             mode = "w+" if create else "r+"
-            return np.memmap(path, dtype=dtype, mode=mode, shape=shape)  # type: ignore[call-overload]
+            try:
+                return np.memmap(path, dtype=dtype, mode=mode, shape=shape)  # type: ignore[call-overload]
+            except (OSError, OverflowError, ValueError) as error:
+                raise InvalidInput(
+                    f"replay_capacity is {capacity:,}; {path.name} cannot be made: {error}"
+                ) from None
 
         self._observations = ring("observations", np.float32, self._rows, spec.observation_size)
         self._actions = ring("actions", np.float32, self._length, spec.action_size)

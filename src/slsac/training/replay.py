@@ -24,6 +24,9 @@ from slsac.errors import InvalidInput, RunDamaged
 from slsac.seeds import Branch, generator
 from slsac.types import Batch, EnvSpec
 
+LARGEST_FILE = 2**50
+"""Bytes; a file may be sparse, but no file system holds more."""
+
 
 class Replay:
     """Uniform sampling from the most recent ``capacity`` transitions, with its own generator."""
@@ -54,15 +57,16 @@ class Replay:
 
         def ring(name: str, dtype: type, *shape: int) -> np.memmap:
             path = folder / f"{name}.bin"
-            if not create:
-                self._require_file(path, math.prod(shape) * np.dtype(dtype).itemsize)
-            mode = "w+" if create else "r+"
-            try:
-                return np.memmap(path, dtype=dtype, mode=mode, shape=shape)  # type: ignore[call-overload]
-            except (OSError, OverflowError, ValueError) as error:
+            size = math.prod(shape) * np.dtype(dtype).itemsize
+            if size > LARGEST_FILE:
                 raise InvalidInput(
-                    f"replay_capacity is {capacity:,}; {path.name} cannot be made: {error}"
-                ) from None
+                    f"replay_capacity is {capacity:,}; {path.name} would need {size:,} bytes, and "
+                    f"at most {LARGEST_FILE:,} are allowed"
+                )
+            if not create:
+                self._require_file(path, size)
+            mode = "w+" if create else "r+"
+            return np.memmap(path, dtype=dtype, mode=mode, shape=shape)  # type: ignore[call-overload]
 
         self._observations = ring("observations", np.float32, self._rows, spec.observation_size)
         self._actions = ring("actions", np.float32, self._length, spec.action_size)

@@ -270,5 +270,6 @@ def test_a_new_run_in_its_place_has_no_certificate(trained: Path, tmp_path: Path
     run = tmp_path / "run"
     shutil.copytree(trained, run)
     assert (run / "certificate.json").exists()
-    launch.claim(run).release()
+    with launch.claimed(run, overwrite=True) as lock:
+        lock.release()
     assert [path.name for path in run.iterdir() if not path.name.startswith(".")] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -145,6 +146,7 @@ def cosine_features(fractions: jax.Array, size: int) -> jax.Array:
     return jnp.cos(jnp.pi * jnp.arange(1, size + 1) * fractions[..., None])
 
 
+@functools.lru_cache(maxsize=16)
 def row_by_row(predict: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """``predict(policy, observations)`` whose rows have the bits of single observations.
 

@@ -1,4 +1,4 @@
-"""The training loop's clocks: when the policy and the multiplier move."""
+"""The training loop: when the policy and the multiplier move, and what is compiled."""
 
 from __future__ import annotations
 
@@ -45,3 +45,29 @@ def test_critics_learn_at_every_step_and_the_policy_at_every_second(start: Start
         "cost_critic": [True] * 4,
     }
     assert trainer.session.clock.updates == 4
+
+
+def test_a_second_seed_in_the_same_process_compiles_nothing(start: Start) -> None:
+    compiled: list[str] = []
+
+    def note(event: str, seconds: float, **_: object) -> None:
+        if "compile" in event:
+            compiled.append(event)
+
+    def train(seed: int, steps: int) -> None:
+        # No other test has this share, so that the first seed is the first to be compiled.
+        trainer = start(
+            "ProbeChoice-v0", seed=seed, steps=steps, warmup_steps=10, batch_size=4, polyak=0.037
+        )
+        trainer.advance(steps)
+        trainer.finish()
+
+    jax.monitoring.register_event_duration_secs_listener(note)
+    try:
+        train(seed=0, steps=20)
+        assert compiled
+        compiled.clear()
+        train(seed=1, steps=30)
+        assert not compiled
+    finally:
+        jax.monitoring.unregister_event_duration_listener(note)

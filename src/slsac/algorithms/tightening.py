@@ -26,6 +26,13 @@ from slsac.types import EnvSpec
 FRACTIONS = (np.arange(16) + 0.5) / 16
 
 
+@jax.jit
+def _quantiles(critic: Any, observation: jax.Array, action: jax.Array) -> jax.Array:
+    """What ``critic`` predicts at `FRACTIONS` for one observation and action."""
+    fractions = jnp.asarray(FRACTIONS, jnp.float32)
+    return critic(observation[None], action[None], fractions[None])[0]
+
+
 class Tightening:
     """Follows the episodes of training; part of a checkpoint. Does nothing unless configured."""
 
@@ -38,11 +45,6 @@ class Tightening:
         self._level = 1.0 if config.multiplier.signal == "mean" else config.tail_fraction
         self._discounted_limit = discounted_cost_limit(
             config.cost_limit, self._discount, spec.horizon
-        )
-        self._quantiles = jax.jit(
-            lambda critic, observation, action: critic(
-                observation[None], action[None], jnp.asarray(FRACTIONS, jnp.float32)[None]
-            )[0]
         )
         self.rows: list[list[float]] = []
         """Of each recent episode, its discounted cost and what the critic had predicted."""
@@ -69,7 +71,7 @@ class Tightening:
         # A critic looks beyond a time limit, the sum does not; where that weighs, they differ.
         if not self.on or first is None or not (terminated or self._weight < NEGLIGIBLE):
             return
-        predicted = np.asarray(self._quantiles(critic, *first), dtype=np.float64)
+        predicted = np.asarray(_quantiles(critic, *first), dtype=np.float64)
         if self._floor is not None:
             predicted = np.maximum(predicted, self._floor)
         self._measure([*self.rows, [self._cost, *predicted.tolist()]][-self._window :])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -55,19 +55,26 @@ def _with_normaliser(state: AgentState, normaliser: Normaliser) -> AgentState:
     return state._replace(policy=state.policy._replace(normaliser=normaliser))
 
 
+@functools.lru_cache(maxsize=16)
+def _compiled(agent: OffPolicyAgent) -> tuple[PackedUpdate, Any, Any]:
+    """The update with its names, the same compiled, and exploration at a step; once per agent."""
+    packed = PackedUpdate(agent)
+    update = jax.jit(packed, static_argnums=3, donate_argnums=0)
+    explore = jax.jit(
+        lambda policy, observation, key, step: agent.explore(
+            policy, observation, jax.random.fold_in(key, step)
+        )
+    )
+    return packed, update, explore
+
+
 class SoloLearner:
     """One run."""
 
     def __init__(self, agent: OffPolicyAgent, seed: int) -> None:
         self.agent = agent
         init_key, self.action_key = jax.random.split(jax.random.PRNGKey(seed))
-        self._packed = PackedUpdate(agent)
-        self._update = jax.jit(self._packed, static_argnums=3, donate_argnums=0)
-        self._explore = jax.jit(
-            lambda policy, observation, key, step: agent.explore(
-                policy, observation, jax.random.fold_in(key, step)
-            )
-        )
+        self._packed, self._update, self._explore = _compiled(agent)
         self.state: AgentState = jax.jit(agent.init)(init_key)
 
     def explore(self, observations: Sequence[np.ndarray], step: int) -> Sequence[np.ndarray]:

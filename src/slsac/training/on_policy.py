@@ -8,6 +8,7 @@ number). So a checkpoint, which falls between epochs, needs no simulator state a
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -42,6 +43,12 @@ def check(config: OnPolicyConfig, spec: EnvSpec, copies: Copies) -> None:
         )
     if config.worker_processes:
         vector.sendable(copies.training, config.worker_processes)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _draw_noise(key: jax.Array, epoch: int, shape: tuple[int, ...]) -> jax.Array:
+    """Standard normal numbers that depend on the seed and the epoch alone."""
+    return jax.random.normal(jax.random.fold_in(key, epoch), shape)
 
 
 class Resets:
@@ -86,10 +93,7 @@ class OnPolicyTrainer:
         self._update = jax.jit(self.agent.update)
         self._predict = jax.jit(row_by_row(self.agent.predict))
         length = config.steps_per_epoch // config.num_envs
-        noise_shape = (length, config.num_envs, env.spec.action_size)
-        self._draw_noise = jax.jit(
-            lambda key, epoch: jax.random.normal(jax.random.fold_in(key, epoch), noise_shape)
-        )
+        self._noise_shape = (length, config.num_envs, env.spec.action_size)
         self.state = jax.jit(self.agent.init)(init_key)
         if config.policy_update == "trust-region":
             self.session.lagrangian.adopt(0.0)
@@ -162,7 +166,9 @@ class OnPolicyTrainer:
     def _begin_epoch(self) -> None:
         # The policy acts through numpy: a call into JAX takes longer than this small network.
         gaussian = jax.tree.map(np.asarray, self.state.policy.gaussian)
-        noise = np.asarray(self._draw_noise(self._action_key, self.session.clock.updates))
+        noise = np.asarray(
+            _draw_noise(self._action_key, self.session.clock.updates, self._noise_shape)
+        )
         noise = noise * np.exp(gaussian.log_std)
 
         def act(observation: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ Follow `update` to read one step of the algorithm: critics first, then, on every
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from slsac.algorithms.off_policy import cost_critic as cost_critics
 from slsac.algorithms.off_policy import policy as policies
 from slsac.algorithms.off_policy import reward_critic as reward_critics
 from slsac.algorithms.optimisers import build_optimiser, descend, finite_parts
-from slsac.config import OffPolicyConfig
+from slsac.config import CostCriticConfig, OffPolicyConfig, PolicyConfig, RewardCriticConfig
 from slsac.networks import normalise
 from slsac.types import Batch, EnvSpec
 
@@ -71,8 +72,40 @@ class OffPolicyAgent(NamedTuple):
     """(state, batch, multiplier, with_policy) -> (state, metrics); the flag is static."""
 
 
+class AgentConfig(NamedTuple):
+    """All of a run's configuration that its agent depends on."""
+
+    policy: PolicyConfig
+    reward_critic: RewardCriticConfig
+    cost_critic: CostCriticConfig
+    multiplier_signal: str
+    tail_fraction: float
+    polyak: float
+    normalise_observations: bool
+    observation_clip: float
+
+
 def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
-    """Chooses the parts that ``config`` names. The returned functions are pure and unjitted."""
+    """Chooses the parts that ``config`` names. The returned functions are pure and unjitted.
+
+    Runs that differ in their seed or length alone get the same functions, which JAX therefore
+    compiles once in a process.
+    """
+    needed = AgentConfig(
+        policy=config.policy,
+        reward_critic=config.reward_critic,
+        cost_critic=config.cost_critic,
+        multiplier_signal=config.multiplier.signal,
+        tail_fraction=config.tail_fraction,
+        polyak=config.polyak,
+        normalise_observations=config.normalise_observations,
+        observation_clip=config.observation_clip,
+    )
+    return _build(needed, spec)
+
+
+@functools.lru_cache(maxsize=16)
+def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
     head = policies.build(config.policy, spec)
     reward = reward_critics.build(config.reward_critic, spec)
     cost = cost_critics.build(config.cost_critic, spec, config.tail_fraction)
@@ -188,7 +221,7 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
             state.cost_critic, state.target_cost_critic, batch, next_action, fraction_key
         )
         params, optimiser = descend(step.cost, gradient, state.cost_optimiser, state.cost_critic)
-        if config.multiplier.signal == "critic":
+        if config.multiplier_signal == "critic":
             charge = cost.charge(params, batch.observation, batch.action, signal_key)
             metrics = metrics | {CRITIC_SIGNAL: jnp.mean(charge)}
         return state._replace(cost_critic=params, cost_optimiser=optimiser), metrics

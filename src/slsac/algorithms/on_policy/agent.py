@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -53,7 +55,16 @@ class OnPolicyAgent(NamedTuple):
 
 
 def build(config: OnPolicyConfig, spec: EnvSpec) -> OnPolicyAgent:
-    """Chooses the parts that ``config`` names. The returned functions are pure and unjitted."""
+    """Chooses the parts that ``config`` names. The returned functions are pure and unjitted.
+
+    Runs that differ in their seed or length alone get the same functions, which JAX therefore
+    compiles once in a process.
+    """
+    return _build(replace(config, seed=0, steps=config.num_envs), spec)
+
+
+@functools.lru_cache(maxsize=16)
+def _build(config: OnPolicyConfig, spec: EnvSpec) -> OnPolicyAgent:
     # No optimiser here draws noise; the key is only what the builder asks for.
     unused = jax.random.PRNGKey(0)
     policy_optimiser = build_optimiser(config.policy.optimiser, unused)

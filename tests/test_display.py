@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from slsac.display import Terminal
-from slsac.formatting import duration, sentence
 
 RECORD: dict[str, Any] = {
     "step": 4_000,
@@ -40,17 +39,3 @@ def test_no_time_left_is_promised_while_actions_are_random(
     random = {name: value for name, value in RECORD.items() if "loss" not in name}
     display.epoch(random, TIMING)
     assert capsys.readouterr().out.splitlines()[1].split()[2] == "-"
-
-
-def test_durations_and_sentences() -> None:
-    assert [duration(seconds) for seconds in (5, 65, 3_660)] == ["0m05s", "1m05s", "1h01m"]
-    summary = {
-        "return_mean": 10.0, "return_se": 0.5, "cost_mean": 2.0, "cost_se": None,
-        "cost_limit": 25.0, "tail_fraction": 0.5, "return_cvar": 9.0, "cost_cvar": 3.0,
-        "violation_rate": 0.25, "episodes": 4,
-    }  # fmt: skip
-    text = sentence(summary)
-    assert text == (
-        "return 10.0 +- 0.5, cost 2.0 (limit 25), CVaR at 0.5: return 9.0, cost 3.0; "
-        "25 % of 4 episodes over the limit"
-    )

@@ -1,3 +1,5 @@
+"""Langevin optimisers: their noise, their drift, and each member on its own."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+"""Networks by hand: one, and a stack of them."""
+
 from __future__ import annotations
 
 import math

@@ -1,3 +1,5 @@
+"""Risk measures by hand, and laws on random costs."""
+
 from __future__ import annotations
 
 import math

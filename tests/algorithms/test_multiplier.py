@@ -1,3 +1,5 @@
+"""The multiplier: signals, rules and bounds by hand."""
+
 from __future__ import annotations
 
 import math

@@ -1,3 +1,5 @@
+"""The presets: the numbers of the paper, what each algorithm changes, and that all can be built."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -389,3 +391,39 @@ def test_a_field_of_the_other_kind_of_run_is_unknown() -> None:
         with_overrides(preset("cpo", VELOCITY), {"polyak": 0.1})
     with pytest.raises(InvalidInput, match="config field 'num_envs' does not exist"):
         with_overrides(preset("sl-sac", VELOCITY), {"num_envs": 2})
+
+
+def test_papers_shared_numbers() -> None:
+    expected = {
+        "steps": 1_000_000,
+        "cost_limit": 25.0,
+        "tail_fraction": 0.5,
+        "warmup_steps": 5_000,
+        "multiplier_warmup_steps": 100_000,
+        "policy_delay": 2,
+        "polyak": 0.005,
+        "batch_size": 256,
+        "replay_capacity": 1_000_000,
+        "steps_per_epoch": 2_000,
+        "policy.hidden": (256, 256),
+        "reward_critic.pairs": 3,
+        "reward_critic.aggregation": "mean-min",
+        "reward_critic.discount": 0.99,
+        "reward_critic.optimiser.kind": "asgld",
+        "reward_critic.optimiser.inverse_temperature": 1e-8,
+        "reward_critic.optimiser.clip": 0.7,
+        "cost_critic.quantiles": 32,
+        "cost_critic.embedding": 64,
+        "cost_critic.huber_threshold": 1.0,
+        "cost_critic.optimiser.kind": "adamw",
+        "multiplier.rule": "ascent",
+        "multiplier.window": 10,
+        "cost_critic.risk_measure": "cvar",
+        "multiplier.tighten": False,
+    }
+    assert {name: at(preset("sl-sac", VELOCITY), name) for name in expected} == expected
+
+
+def test_unknown_algorithm_suggests_the_nearest() -> None:
+    with pytest.raises(InvalidInput, match=r"algo 'sl-sax' does not exist; did you mean sl-sac"):
+        preset("sl-sax", VELOCITY)

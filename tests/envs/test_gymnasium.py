@@ -1,3 +1,5 @@
+"""Any Gymnasium env behind our contract, and what is wrong with those that do not fit."""
+
 from __future__ import annotations
 
 import sys

@@ -1,3 +1,5 @@
+"""Safety-Gymnasium's tasks behind our contract: seeds, ends of episodes, costs, pictures."""
+
 from __future__ import annotations
 
 import copy

@@ -1,3 +1,5 @@
+"""Checkpoints: the same bits come back, damage is noticed, and nothing is pickled."""
+
 from __future__ import annotations
 
 import json
@@ -14,7 +16,7 @@ import pytest
 import slsac
 from slsac.errors import RunDamaged
 from slsac.networks import MLP
-from slsac.runs import checkpoint, layout, tensors
+from slsac.runs import checkpoint, tensors
 
 
 class State(NamedTuple):
@@ -239,24 +241,6 @@ def test_unfinished_checkpoint_is_ignored_and_written_over(tmp_path: Path) -> No
     save(tmp_path, 20)
     assert not leftover.exists()
     assert checkpoint.load_newest(tmp_path)[0].facts["step"] == 20
-
-
-def test_interrupted_write_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "file"
-    layout.write_atomically(path, b"old")
-
-    def crash(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("os.replace", crash)
-        with pytest.raises(KeyboardInterrupt):
-            layout.write_atomically(path, b"new")
-    assert path.read_bytes() == b"old"
-    layout.write_atomically(path, b"new")
-    assert path.read_bytes() == b"new"
 
 
 def test_nothing_that_is_stored_is_pickled() -> None:

@@ -1,4 +1,4 @@
-"""The source digest that guards exact resume."""
+"""What a run records of where it was trained: source, versions and processor."""
 
 from __future__ import annotations
 
@@ -40,3 +40,49 @@ def test_every_room_that_training_imports_counts(package: Path) -> None:
     shown |= {"compilation.py", "display.py", "errors.py", "formatting.py", "py.typed", "report"}
     shown |= {"sweep", "video.py"}
     assert names == shown | set(provenance.SOURCE_THAT_DECIDES_BITS)
+
+
+def test_another_source_or_processor_is_noticed() -> None:
+    now = provenance.describe()
+    assert provenance.differences(now, now) == []
+    for name in ("source", "cpu", "backend", "cores", "xla_flags"):
+        assert len(provenance.differences({**now, name: "another"}, now)) == 1
+    older = {**now, "versions": {**now["versions"], "jax": "0.1"}}
+    assert provenance.differences(older, now)[0].startswith("jax: 0.1 -> ")
+
+
+CPU_INFO = """processor\t: 0
+vendor_id\t: AuthenticAMD
+cpu family\t: 25
+model\t\t: 1
+model name\t: AMD EPYC
+cpu MHz\t\t: 2445.404
+cache size\t: 512 KB
+flags\t\t: fpu sse sse2 constant_tsc avx avx2
+
+processor\t: 1
+model name\t: of another core
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "same"),
+    [
+        ("avx avx2", "avx avx2 avx512f", False),
+        ("512 KB", "1024 KB", False),
+        ("model\t\t: 1", "model\t\t: 17", False),
+        ("2445.404", "3100.000", True),
+        ("constant_tsc", "constant_tsc ibpb", True),
+        ("another core", "a third", True),
+    ],
+)
+def test_processors_of_one_name_are_told_apart_by_what_decides_bits(
+    tmp_path: Path, before: str, now: str, same: bool
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.write_text(CPU_INFO)
+    second.write_text(CPU_INFO.replace(before, now))
+    assert second.read_text() != CPU_INFO
+    names = [provenance.cpu_model(path) for path in (first, second)]
+    assert (names[0] == names[1]) == same
+    assert names[0].startswith("AMD EPYC, cpu family 25, model 1, instructions and cache ")

@@ -1,3 +1,5 @@
+"""The replay: a ring on disk that a resumed run finds as it was."""
+
 from __future__ import annotations
 
 import json

@@ -15,10 +15,9 @@ import pytest
 
 from slsac.cli import main
 from slsac.errors import InvalidInput, RunDamaged
-from slsac.runs import checkpoint, config_file, layout, provenance
+from slsac.runs import checkpoint, config_file, layout
 from slsac.runs.log import read_lines
 from slsac.training import launch
-from tests.support.agents import small_config
 from tests.support.runs import everything, finished_steps, quick_config, slsac, stopped, undisturbed
 from tests.support.waiting import wait_for
 
@@ -153,52 +152,6 @@ def test_two_processes_cannot_train_one_run(tmp_path: Path) -> None:
     trainer.close()
 
 
-def test_another_source_or_processor_is_noticed() -> None:
-    now = provenance.describe()
-    assert provenance.differences(now, now) == []
-    for name in ("source", "cpu", "backend", "cores", "xla_flags"):
-        assert len(provenance.differences({**now, name: "another"}, now)) == 1
-    older = {**now, "versions": {**now["versions"], "jax": "0.1"}}
-    assert provenance.differences(older, now)[0].startswith("jax: 0.1 -> ")
-
-
-CPU_INFO = """processor\t: 0
-vendor_id\t: AuthenticAMD
-cpu family\t: 25
-model\t\t: 1
-model name\t: AMD EPYC
-cpu MHz\t\t: 2445.404
-cache size\t: 512 KB
-flags\t\t: fpu sse sse2 constant_tsc avx avx2
-
-processor\t: 1
-model name\t: of another core
-"""
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "same"),
-    [
-        ("avx avx2", "avx avx2 avx512f", False),
-        ("512 KB", "1024 KB", False),
-        ("model\t\t: 1", "model\t\t: 17", False),
-        ("2445.404", "3100.000", True),
-        ("constant_tsc", "constant_tsc ibpb", True),
-        ("another core", "a third", True),
-    ],
-)
-def test_processors_of_one_name_are_told_apart_by_what_decides_bits(
-    tmp_path: Path, before: str, now: str, same: bool
-) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    first.write_text(CPU_INFO)
-    second.write_text(CPU_INFO.replace(before, now))
-    assert second.read_text() != CPU_INFO
-    names = [provenance.cpu_model(path) for path in (first, second)]
-    assert (names[0] == names[1]) == same
-    assert names[0].startswith("AMD EPYC, cpu family 25, model 1, instructions and cache ")
-
-
 HOPPER_FLAGS = [
     "--env", "SafetyHopperVelocity-v1", "--steps", "900", "--warmup-steps", "150",
     "--multiplier-warmup-steps", "300", "--policy.hidden", "32,32", "--batch-size", "32",
@@ -225,35 +178,3 @@ def test_killed_at_random_moments_and_resumed_equals_undisturbed(tmp_path: Path)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors.decode()
     assert everything(killed_run) == everything(undisturbed_run)
-
-
-def test_a_config_from_before_a_field_existed_reads_with_the_preset_value(tmp_path: Path) -> None:
-    launch.start(quick_config(), tmp_path).close()
-    config = json.loads((tmp_path / "config.json").read_text())
-    del config["multiplier"]["damping"], config["cost_critic"]["members"]
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    read, _, _ = config_file.read(tmp_path)
-    assert read.multiplier.damping == 10.0
-    assert read.cost_critic.members == 1
-    assert read.cost_limit == 1.0
-    config["polyack"] = 1.0
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    with pytest.raises(InvalidInput, match="polyack"):
-        config_file.read(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [("[]", "it holds a list, not an object"), (None, "config field cost_limit is missing")],
-)
-def test_a_config_that_has_lost_something_is_refused(
-    text: str | None, message: str, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    launch.start(small_config("ProbeChoice-v0"), run).close()
-    path = run / "config.json"
-    values = json.loads(path.read_text())
-    del values["cost_limit"]
-    path.write_text(json.dumps(values) if text is None else text)
-    with pytest.raises(InvalidInput, match=message):
-        config_file.read(run)

@@ -1,3 +1,5 @@
+"""The off-policy update: pure, by hand where a reader can follow, and what moves when."""
+
 from __future__ import annotations
 
 import functools

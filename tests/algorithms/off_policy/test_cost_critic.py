@@ -1,3 +1,5 @@
+"""The cost critics: targets, quantiles and the tail they charge, by hand."""
+
 from __future__ import annotations
 
 import functools

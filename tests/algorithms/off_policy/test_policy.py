@@ -1,3 +1,5 @@
+"""Policies: the squashed Gaussian and its density, and the deterministic one with its noise."""
+
 from __future__ import annotations
 
 import functools

@@ -1,3 +1,5 @@
+"""The reward critics: targets, losses and aggregation by hand."""
+
 from __future__ import annotations
 
 import functools

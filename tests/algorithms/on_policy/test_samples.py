@@ -1,6 +1,8 @@
-"""What an epoch's steps become before they are learned from."""
+"""What an epoch's steps become before they are learned from, and the passes over them."""
 
 from __future__ import annotations
+
+import functools
 
 import equinox as eqx
 import jax
@@ -10,10 +12,11 @@ import pytest
 
 from slsac.algorithms.on_policy.critics import critic_loss
 from slsac.algorithms.on_policy.policy import Gaussian
-from slsac.algorithms.on_policy.samples import Samples, prepare
+from slsac.algorithms.on_policy.samples import Samples, prepare, run_passes
 from slsac.config.presets import preset
 from slsac.networks import MLP
 from slsac.types import Rollout
+from tests.support.gaussians import a_policy, some_samples
 
 
 def constant(value: float) -> MLP:
@@ -53,3 +56,40 @@ def test_reward_advantages_have_no_unit_and_cost_advantages_keep_theirs() -> Non
         assert np.mean(found.cost_advantage) == pytest.approx(0.0, abs=1e-6)
     spreads = [float(np.std(found.cost_advantage)) for found in (one, two)]
     assert spreads[1] == pytest.approx(2 * spreads[0], rel=1e-5)
+
+
+def count_rows(state: jax.Array, batch: Samples) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Marks the rows it is shown; they carry their number as reward_target."""
+    rows = batch.reward_target.astype(jnp.int32)
+    return state.at[rows].add(1), {"rows": jnp.float32(len(rows))}
+
+
+def passes_over(
+    rows: int, batch_size: int, passes: int, drift: float
+) -> tuple[np.ndarray, dict[str, jax.Array]]:
+    samples = some_samples(a_policy(), rows)._replace(reward_target=jnp.arange(rows, dtype=float))
+    run = functools.partial(
+        run_passes, count_rows, passes=passes, batch_size=batch_size, key=jax.random.PRNGKey(0),
+        drift=lambda state: drift * jnp.max(state), maximum_drift=0.02,
+    )  # fmt: skip
+    seen, metrics = jax.jit(run)(jnp.zeros(rows, jnp.int32), samples)
+    return np.asarray(seen), metrics
+
+
+def test_every_pass_shows_every_row_once() -> None:
+    seen, metrics = passes_over(rows=32, batch_size=8, passes=3, drift=0.0)
+    assert np.array_equal(seen, np.full(32, 3))
+    assert float(metrics["passes"]) == 3.0
+
+
+def test_rows_left_over_are_others_in_each_pass() -> None:
+    seen, _ = passes_over(rows=30, batch_size=8, passes=20, drift=0.0)
+    assert seen.sum() == 20 * 24
+    assert seen.min() > 0
+
+
+def test_no_pass_begins_beyond_the_largest_divergence() -> None:
+    # The drift is .008 after one pass, .016 after two and .024 after three.
+    seen, metrics = passes_over(rows=32, batch_size=8, passes=40, drift=0.008)
+    assert np.array_equal(seen, np.full(32, 3))
+    assert float(metrics["kl"]) == pytest.approx(0.024)

@@ -1,0 +1,46 @@
+"""config.json: read back from older runs, and refused where it has lost something."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from slsac.errors import InvalidInput
+from slsac.runs import config_file
+from slsac.training import launch
+from tests.support.agents import small_config
+from tests.support.runs import quick_config
+
+
+def test_a_config_from_before_a_field_existed_reads_with_the_preset_value(tmp_path: Path) -> None:
+    launch.start(quick_config(), tmp_path).close()
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["multiplier"]["damping"], config["cost_critic"]["members"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    read, _, _ = config_file.read(tmp_path)
+    assert read.multiplier.damping == 10.0
+    assert read.cost_critic.members == 1
+    assert read.cost_limit == 1.0
+    config["polyack"] = 1.0
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InvalidInput, match="polyack"):
+        config_file.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("[]", "it holds a list, not an object"), (None, "config field cost_limit is missing")],
+)
+def test_a_config_that_has_lost_something_is_refused(
+    text: str | None, message: str, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    launch.start(small_config("ProbeChoice-v0"), run).close()
+    path = run / "config.json"
+    values = json.loads(path.read_text())
+    del values["cost_limit"]
+    path.write_text(json.dumps(values) if text is None else text)
+    with pytest.raises(InvalidInput, match=message):
+        config_file.read(run)

@@ -39,8 +39,8 @@ install: .venv/core.installed $(EXTRAS:%=.venv/%.installed)
 	$(BIN)/slsac setup metadrive
 	@touch $@
 
-# A second `make train` goes on with an unfinished run, to its own number of steps unless STEPS is
-# given, and leaves a finished one alone.
+# A second `make train` continues an unfinished run, to its own number of steps unless STEPS is given,
+# and leaves a finished one alone.
 train: .venv/core.installed
 	@if [ -f "$(RUN)/config.json" ]; then \
 		$(BIN)/slsac resume $(RUN) $(if $(filter command,$(origin STEPS)),--steps $(STEPS)); \

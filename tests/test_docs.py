@@ -151,7 +151,7 @@ def commands(text: str) -> list[str]:
     """What follows ``slsac`` in code blocks and in spans of code, a line each."""
     found = []
     for block in re.findall(r"^```\w*\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
-        lines = re.sub(r"\\\n", " ", block)  # a line that goes on in the next
+        lines = re.sub(r"\\\n", " ", block)  # a line that continues in the next
         found += re.findall(r"(?:^|&& |\.venv/bin/)slsac +([a-z][^#\n]*)", lines, re.MULTILINE)
     prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     spans = re.findall(r"`([^`]+)`", prose)

@@ -12,7 +12,7 @@ from slsac.algorithms.off_policy import policy as policies
 from slsac.config.presets import preset
 from slsac.envs import make_env
 from slsac.envs.play import Lanes
-from slsac.envs.probe import PROBES
+from slsac.envs.probe import PROBES, Constant
 from slsac.errors import EnvFailed
 from slsac.evaluate import evaluate
 from slsac.networks import row_by_row
@@ -81,3 +81,16 @@ def test_a_reward_that_is_not_finite_ends_an_evaluation() -> None:
     env.step = lambda action: step(action)._replace(reward=float("nan"))  # type: ignore[method-assign]
     with pytest.raises(EnvFailed, match="a reward of nan"):
         evaluate(env, lambda observation: np.zeros(env.spec.action_size), 1, seed=0)
+
+
+class Blind(Constant):
+    """Sees nothing but nan."""
+
+    def reset(self, seed: int) -> np.ndarray:
+        return np.full_like(super().reset(seed), np.nan)
+
+
+def test_an_evaluation_refuses_observations_that_are_not_finite() -> None:
+    env = Blind()
+    with pytest.raises(EnvFailed, match="observation"):
+        evaluate(env, lambda observation: np.zeros(env.spec.action_size, np.float32), 2, 0)

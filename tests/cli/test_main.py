@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -165,3 +167,23 @@ def test_a_directory_without_a_run_is_refused(
 ) -> None:
     assert main([command, str(tmp_path)]) == 2
     assert "holds no run" in capsys.readouterr().err
+
+
+def test_what_nobody_foresaw_is_one_line_with_a_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(options: Any) -> int:
+        raise ZeroDivisionError("by\nzero")
+
+    monkeypatch.setattr(sys.modules["slsac.cli.main"], "run_command", broken)
+    monkeypatch.delenv("SLSAC_DEBUG", raising=False)
+    assert main(["algos"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("slsac: unexpected ZeroDivisionError: by zero (details in ")
+    assert said.count("\n") == 1
+    details = Path(said.split("details in ")[1].split(";")[0])
+    assert "ZeroDivisionError" in details.read_text()
+    details.unlink()
+    monkeypatch.setenv("SLSAC_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        main(["algos"])

@@ -112,7 +112,7 @@ def test_an_exception_of_the_env_comes_through(
         episode(env, 0)
 
 
-def test_an_env_that_does_not_repeat_itself_is_not_gone_on_with(open_worker: Open) -> None:
+def test_an_env_that_does_not_repeat_itself_is_given_up(open_worker: Open) -> None:
     env = open_worker(lambda: Fragile("unrepeatable"))
     with pytest.raises(EnvFailed, match="episode 0 did not repeat itself within 2 steps"):
         episode(env, 0, killed_at=(2,))

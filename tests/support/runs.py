@@ -54,7 +54,7 @@ def stopped(run: Path, config: Config, *stops: int) -> dict[str, bytes]:
         trainer.advance(stop)
         trainer.close()
         trainer = launch.resume(run)
-        # It goes on near to where it stopped, and does not begin again.
+        # It continues close to where it stopped, and does not begin again.
         between = config.steps_per_epoch if isinstance(config, OnPolicyConfig) else 10
         assert 0 <= stop - trainer.step <= config.checkpoint_every_steps + between
     trainer.advance(config.steps)

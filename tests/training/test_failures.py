@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,33 +89,6 @@ def test_a_negative_cost_is_refused_unless_the_floor_is_off(tmp_path: Path) -> N
     trainer.close()
 
 
-def test_an_env_that_cannot_step_costs_no_old_run(tmp_path: Path) -> None:
-    config = small_config("ProbeConstant-v0")
-    launch.start(config, tmp_path).close()
-    before = (tmp_path / "config.json").read_bytes()
-    with pytest.raises(InvalidInput, match="cost"):
-        # A registered task whose info holds no cost.
-        launch.start(config, tmp_path, env="Pendulum-v1", overwrite=True)
-    assert (tmp_path / "config.json").read_bytes() == before
-    assert checkpoint.step_names(tmp_path / "checkpoints")
-
-
-def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "data.jsonl").write_text("precious")
-    for overwrite in (False, True):
-        with pytest.raises(InvalidInput, match="holds other files"):
-            launch.start(small_config("ProbeConstant-v0"), tmp_path, overwrite=overwrite)
-    assert (tmp_path / "data.jsonl").read_text() == "precious"
-
-
-def test_a_start_that_was_killed_can_be_started_again(tmp_path: Path) -> None:
-    launch.start(small_config("ProbeConstant-v0"), tmp_path).close()
-    (tmp_path / "config.json").unlink()
-    launch.start(small_config("ProbeConstant-v0"), tmp_path).close()
-    assert (tmp_path / "config.json").exists()
-
-
 class Raises(gym.Env):
     """An ordinary Gymnasium env with a bug that shows after 30 calls, in one of its methods."""
 
@@ -145,7 +119,7 @@ def test_whatever_an_env_raises_is_named_with_its_place_and_the_checkpoint(
     config = small_config("ProbeConstant-v0", checkpoint_every_steps=10)
     trainer = launch.start(config, tmp_path, env=lambda: Raises(where))
     expected = (
-        r"the environment failed at step 1\d: KeyError: 'fuel' \(.*test_guards\.py, line \d+\); "
+        r"the environment failed at step 1\d: KeyError: 'fuel' \(.*test_failures\.py, line \d+\); "
         r"last good checkpoint: .*step-0*10"
     )
     with pytest.raises(TrainingFailed, match=expected) as failure:
@@ -238,3 +212,38 @@ def test_an_agent_that_nobody_has_any_more_lets_go_of_its_run(tmp_path: Path) ->
     del agent
     gc.collect()
     RunLock(tmp_path).release()
+
+
+class Exits(Constant):
+    """Calls sys.exit(0) at its tenth step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps = 0
+
+    def step(self, action: np.ndarray) -> Step:
+        self.steps += 1
+        if self.steps == 10:
+            sys.exit(0)
+        return super().step(action)
+
+
+def test_an_env_that_exits_has_failed(tmp_path: Path) -> None:
+    trainer = launch.start(small_config("ProbeConstant-v0"), tmp_path / "run", env=Exits)
+    with pytest.raises(TrainingFailed, match="SystemExit"):
+        trainer.advance(100)
+    trainer.close()
+
+
+class Endless(Constant):
+    """States one step and continues."""
+
+    def step(self, action: np.ndarray) -> Step:
+        return super().step(action)._replace(terminated=False, truncated=False)
+
+
+def test_an_episode_longer_than_stated_ends_the_run(tmp_path: Path) -> None:
+    trainer = launch.start(small_config("ProbeConstant-v0"), tmp_path / "run", env=Endless)
+    with pytest.raises(TrainingFailed, match="continues after 1 steps, but the env states 1"):
+        trainer.advance(100)
+    trainer.close()

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from slsac.cli import main
-from slsac.envs.probe import Constant
-from slsac.errors import EnvFailed, InvalidInput, TrainingFailed
-from slsac.evaluate import evaluate
+from slsac.errors import InvalidInput
+from slsac.runs import checkpoint
 from slsac.runs.layout import CONFIG, MARKER, REPLACED
 from slsac.training import launch
-from slsac.types import Step
 from tests.support.agents import small_config
 
 
@@ -90,67 +85,28 @@ def test_another_programs_folder_is_not_touched(tmp_path: Path) -> None:
     assert not (folder / MARKER).exists()
 
 
-class Exits(Constant):
-    """Calls sys.exit(0) at its tenth step."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.steps = 0
-
-    def step(self, action: np.ndarray) -> Step:
-        self.steps += 1
-        if self.steps == 10:
-            sys.exit(0)
-        return super().step(action)
+def test_an_env_that_cannot_step_costs_no_old_run(tmp_path: Path) -> None:
+    config = small_config("ProbeConstant-v0")
+    launch.start(config, tmp_path).close()
+    before = (tmp_path / "config.json").read_bytes()
+    with pytest.raises(InvalidInput, match="cost"):
+        # A registered task whose info holds no cost.
+        launch.start(config, tmp_path, env="Pendulum-v1", overwrite=True)
+    assert (tmp_path / "config.json").read_bytes() == before
+    assert checkpoint.step_names(tmp_path / "checkpoints")
 
 
-def test_an_env_that_exits_has_failed(tmp_path: Path) -> None:
-    trainer = launch.start(small_config("ProbeConstant-v0"), tmp_path / "run", env=Exits)
-    with pytest.raises(TrainingFailed, match="SystemExit"):
-        trainer.advance(100)
-    trainer.close()
+def test_a_directory_with_other_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "data.jsonl").write_text("precious")
+    for overwrite in (False, True):
+        with pytest.raises(InvalidInput, match="holds other files"):
+            launch.start(small_config("ProbeConstant-v0"), tmp_path, overwrite=overwrite)
+    assert (tmp_path / "data.jsonl").read_text() == "precious"
 
 
-class Endless(Constant):
-    """States one step and continues."""
-
-    def step(self, action: np.ndarray) -> Step:
-        return super().step(action)._replace(terminated=False, truncated=False)
-
-
-def test_an_episode_longer_than_stated_ends_the_run(tmp_path: Path) -> None:
-    trainer = launch.start(small_config("ProbeConstant-v0"), tmp_path / "run", env=Endless)
-    with pytest.raises(TrainingFailed, match="continues after 1 steps, but the env states 1"):
-        trainer.advance(100)
-    trainer.close()
-
-
-class Blind(Constant):
-    def reset(self, seed: int) -> np.ndarray:
-        return np.full_like(super().reset(seed), np.nan)
-
-
-def test_an_evaluation_refuses_observations_that_are_not_finite() -> None:
-    env = Blind()
-    with pytest.raises(EnvFailed, match="observation"):
-        evaluate(env, lambda observation: np.zeros(env.spec.action_size, np.float32), 2, 0)
-
-
-def test_what_nobody_foresaw_is_one_line_with_a_file(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def broken(options: Any) -> int:
-        raise ZeroDivisionError("by\nzero")
-
-    monkeypatch.setattr(sys.modules["slsac.cli.main"], "run_command", broken)
-    monkeypatch.delenv("SLSAC_DEBUG", raising=False)
-    assert main(["algos"]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("slsac: unexpected ZeroDivisionError: by zero (details in ")
-    assert said.count("\n") == 1
-    details = Path(said.split("details in ")[1].split(";")[0])
-    assert "ZeroDivisionError" in details.read_text()
-    details.unlink()
-    monkeypatch.setenv("SLSAC_DEBUG", "1")
-    with pytest.raises(ZeroDivisionError):
-        main(["algos"])
+def test_a_start_that_was_killed_can_be_started_again(tmp_path: Path) -> None:
+    launch.start(small_config("ProbeConstant-v0"), tmp_path).close()
+    (tmp_path / "config.json").unlink()
+    launch.start(small_config("ProbeConstant-v0"), tmp_path).close()
+    assert (tmp_path / "config.json").exists()

@@ -49,9 +49,10 @@ train: .venv/core.installed
 			$(FLAGS); \
 	fi
 
-# Two workers; XLA keeps to one thread in each.
+# Two workers, one XLA thread in each. A worker that runs out of tests takes over half of the other's
+# rest; until then the tests of a file stay together and share what they have compiled.
 test: .venv/dev.installed $(TESTED_EXTRAS:%=.venv/%.installed) .venv/metadrive.assets
-	XLA_FLAGS="--xla_cpu_multi_thread_eigen=false" $(BIN)/pytest --numprocesses 2 --dist loadfile
+	XLA_FLAGS="--xla_cpu_multi_thread_eigen=false" $(BIN)/pytest --numprocesses 2 --dist worksteal
 
 check: .venv/dev.installed
 	$(BIN)/ruff check .

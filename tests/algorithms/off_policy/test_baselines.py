@@ -116,6 +116,7 @@ def test_first_steps_on_a_real_task_are_finite(tmp_path: Path, algo: str, env: s
         algo,
         warmup_steps=30,
         batch_size=16,
+        policy_delay=1,  # one kind of update, and so one compilation
         multiplier__initial=0.1,
         policy__temperature=temperature,
     )

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from slsac.training.off_policy import OffPolicyTrainer
+from tests.support.compilations import compilations
 
 Start = Callable[..., OffPolicyTrainer]
 
@@ -48,12 +49,6 @@ def test_critics_learn_at_every_step_and_the_policy_at_every_second(start: Start
 
 
 def test_a_second_seed_in_the_same_process_compiles_nothing(start: Start) -> None:
-    compiled: list[str] = []
-
-    def note(event: str, seconds: float, **_: object) -> None:
-        if "compile" in event:
-            compiled.append(event)
-
     def train(seed: int, steps: int) -> None:
         # No other test has this share, so that the first seed is the first to be compiled.
         trainer = start(
@@ -62,12 +57,9 @@ def test_a_second_seed_in_the_same_process_compiles_nothing(start: Start) -> Non
         trainer.advance(steps)
         trainer.finish()
 
-    jax.monitoring.register_event_duration_secs_listener(note)
-    try:
+    with compilations() as compiled:
         train(seed=0, steps=20)
         assert compiled
         compiled.clear()
         train(seed=1, steps=30)
         assert not compiled
-    finally:
-        jax.monitoring.unregister_event_duration_listener(note)

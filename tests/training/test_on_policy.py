@@ -29,6 +29,7 @@ from slsac.training import launch
 from slsac.training.on_policy import OnPolicyTrainer
 from slsac.types import Episode, Step
 from tests.support.agents import small_config
+from tests.support.compilations import compilations
 from tests.support.runs import everything, finished_steps, slsac, stopped, undisturbed
 from tests.support.waiting import wait_for
 
@@ -352,6 +353,24 @@ def test_an_epoch_is_learned_in_one_compiled_call(start: Start, algo: str) -> No
     trainer.advance(3 * 400)
     assert len(watched.rates) == 3
     assert watched.update._cache_size() == 1
+
+
+def test_a_second_seed_in_the_same_process_compiles_nothing(start: Start) -> None:
+    def train(seed: int, steps: int) -> None:
+        # No other test has this clip, so that the first seed is the first to be compiled.
+        trainer = start(
+            "ProbeChoice-v0", "ppo-lag", seed=seed, steps=steps, num_envs=1, steps_per_epoch=20,
+            batch_size=10, observation_clip=3.7,
+        )  # fmt: skip
+        trainer.advance(steps)
+        trainer.finish()
+
+    with compilations() as compiled:
+        train(seed=0, steps=20)
+        assert compiled
+        compiled.clear()
+        train(seed=1, steps=40)
+        assert not compiled
 
 
 def test_the_learning_rate_falls_linearly_and_for_the_policy_alone(start: Start) -> None:

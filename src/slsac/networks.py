@@ -95,8 +95,11 @@ def batch_normalised(
             means.append(KEPT_MOMENTS * mean + (1.0 - KEPT_MOMENTS) * now[0])
             variances.append(KEPT_MOMENTS * variance + (1.0 - KEPT_MOMENTS) * now[1])
             mean, variance = now
-        x = (x - mean) * jax.lax.rsqrt(variance + 1e-5) @ weight + bias
-        x = x if layer == last else jax.nn.relu(x)
+        x = (x - mean) * jax.lax.rsqrt(variance + 1e-5) @ weight
+        # The last layer's inputs have zero mean, so its bias alone carries the mean output. Adam
+        # would move it by one learning rate per update; seen as the weight of a constant input, it
+        # keeps up with the other weights.
+        x = x + bias * math.sqrt(weight.shape[0]) if layer == last else jax.nn.relu(x + bias)
     return x, BatchMoments(tuple(means), tuple(variances)) if training else moments
 
 

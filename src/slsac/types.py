@@ -84,6 +84,13 @@ class Batch(NamedTuple):
     next_observation: jax.Array
     terminated: jax.Array
     """1.0 where the task ended; a time limit leaves 0.0, so that bootstrapping continues."""
+    steps: Any = None
+    """How many steps lie between the two observations; None: one. Reward and cost are their
+    discounted sums."""
+
+    def discount(self, per_step: float) -> Any:
+        """What the value of the next observation counts, ``[batch]`` or one number for all."""
+        return per_step if self.steps is None else per_step**self.steps
 
 
 class Rollout(NamedTuple):

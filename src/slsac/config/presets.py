@@ -65,6 +65,7 @@ SL_SAC = OffPolicyConfig(
     checkpoint_every_steps=5_000,
     normalise_observations=False,
     observation_clip=5.0,
+    lookahead_steps=1,
     units="task",
     policy=PolicyConfig(
         head="squashed-gaussian",

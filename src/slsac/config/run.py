@@ -73,6 +73,8 @@ class OffPolicyConfig(RunConfig):
     """Share by which target networks move towards the online ones."""
     replay_capacity: int
     """Most recent transitions that minibatches are drawn from."""
+    lookahead_steps: int
+    """Steps of real rewards and costs in a target, before the critics' estimate of the rest."""
     units: Literal["task", "scale-free"]
     """What the networks learn in: the task's own rewards and costs, or rewards in units of their
     mean size so far and costs in units of the discounted limit."""
@@ -88,7 +90,7 @@ class OffPolicyConfig(RunConfig):
         _check_run(self)
         require(0 < self.polyak <= 1, "polyak", self.polyak, "in (0, 1]")
         require_at_least(0, self, "warmup_steps", "multiplier_warmup_steps")
-        require_at_least(1, self, "policy_delay", "replay_capacity")
+        require_at_least(1, self, "policy_delay", "replay_capacity", "lookahead_steps")
         require(
             self.cost_critic.cost_scaling == "none" or self.multiplier.signal != "critic",
             "cost_critic.cost_scaling", self.cost_critic.cost_scaling,

@@ -16,6 +16,7 @@ from slsac.types import EnvSpec
 LATER_FIELDS = (
     "metadrive",
     "metadrive.lidar",
+    "lookahead_steps",
     "normalise_observations",
     "observation_clip",
     "units",

@@ -33,7 +33,7 @@ from slsac.stats.summary import Evaluation
 from slsac.training.episodes import RunningEpisode
 from slsac.training.learner import Learner, SoloLearner, UpdateReport
 from slsac.training.moments import RunningMoments
-from slsac.training.replay import Replay
+from slsac.training.replay import Lookahead, Replay
 from slsac.training.session import Session
 from slsac.training.units import Units
 from slsac.types import Batch, EnvSpec, SafeEnv
@@ -242,8 +242,12 @@ class OffPolicyTrainer:
         return ended
 
     def sample(self) -> Batch:
-        scaling = self.config.cost_critic.cost_scaling
-        return self.units.scaled(self.replay.sample(self.config.batch_size, scaling))
+        config = self.config
+        lookahead = Lookahead(
+            config.lookahead_steps, config.reward_critic.discount, config.cost_critic.discount
+        )
+        scaling = config.cost_critic.cost_scaling
+        return self.units.scaled(self.replay.sample(config.batch_size, scaling, lookahead))
 
     def policy_is_due(self) -> bool:
         """Whether the next update moves the policy and the targets too."""

@@ -16,7 +16,7 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,18 @@ from slsac.types import Batch, EnvSpec
 
 LARGEST_FILE = 2**50
 """Bytes; a file may be sparse, but no file system holds more."""
+
+
+class Lookahead(NamedTuple):
+    """How many steps of an episode a sampled transition spans, and how they are discounted."""
+
+    steps: int
+    discount: float
+    """Of rewards."""
+    cost_discount: float
+
+
+ONE_STEP = Lookahead(1, 1.0, 1.0)
 
 
 class Replay:
@@ -111,7 +123,12 @@ class Replay:
         self._added += 1
         self._cost_sums = (self._cost_sums[0] + cost, self._cost_sums[1] + cost**2)
 
-    def sample(self, batch_size: int, cost_scaling: str = "none") -> Batch:
+    def sample(
+        self,
+        batch_size: int,
+        cost_scaling: str = "none",
+        lookahead: Lookahead = ONE_STEP,
+    ) -> Batch:
         """A uniform minibatch, with replacement; costs are scaled as `CostCriticConfig` says."""
         drawn = self.rng.integers(self._added - len(self), self._added, batch_size)
         slots = drawn % self._length
@@ -124,7 +141,41 @@ class Replay:
             self._observations[(rows + 1) % self._rows],
             self._terminated[slots],
         ]
-        return Batch(*fields)
+        batch = Batch(*fields)
+        if lookahead.steps == 1:
+            return batch
+        return self._followed(batch, drawn, rows, lookahead, cost_scaling)
+
+    def _followed(
+        self,
+        batch: Batch,
+        drawn: np.ndarray,
+        rows: np.ndarray,
+        lookahead: Lookahead,
+        cost_scaling: str,
+    ) -> Batch:
+        """The same transitions, each with as many of the next steps of its episode as there are."""
+        reward, cost = np.array(batch.reward), np.array(batch.cost)
+        running = np.ones(len(drawn), bool)
+        steps = np.ones(len(drawn), np.int64)
+        for ahead in range(1, lookahead.steps):
+            slots = (drawn + ahead) % self._length
+            # Between two episodes the observations' rows skip one.
+            running &= (drawn + ahead < self._added) & (
+                self._observation_rows[slots] == rows + ahead
+            )
+            weight = running.astype(np.float32)
+            reward += np.float32(lookahead.discount**ahead) * weight * self._rewards[slots]
+            costs = self._scaled(self._costs[slots], cost_scaling)
+            cost += np.float32(lookahead.cost_discount**ahead) * weight * costs
+            steps += running
+        return batch._replace(
+            reward=reward,
+            cost=cost,
+            next_observation=self._observations[(rows + steps) % self._rows],
+            terminated=self._terminated[(drawn + steps - 1) % self._length],
+            steps=steps.astype(np.float32),
+        )
 
     def _scaled(self, costs: np.ndarray, scaling: str) -> np.ndarray:
         if scaling == "none":

@@ -125,7 +125,8 @@ def quantile(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> C
         target_fractions = draw_fractions(config, target_key, size)
         next_cost = target_params(batch.next_observation, next_action, target_fractions)
         next_cost = continues(batch, config)[:, None] * above_floor(next_cost, config.cost_floor)
-        target = batch.cost[:, None] + config.discount * next_cost
+        discount = jnp.asarray(batch.discount(config.discount))[..., None]
+        target = batch.cost[:, None] + discount * next_cost
         target = jax.lax.stop_gradient(target)
 
         def loss_of_one(network: QuantileNetwork) -> tuple[jax.Array, jax.Array]:
@@ -166,7 +167,7 @@ def scalar(config: CostCriticConfig, spec: EnvSpec, tail_fraction: float) -> Cos
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         next_cost = value(target_params, batch.next_observation, next_action)
         next_cost = continues(batch, config) * above_floor(next_cost, config.cost_floor)
-        target = batch.cost + config.discount * next_cost
+        target = batch.cost + batch.discount(config.discount) * next_cost
         target = jax.lax.stop_gradient(target)
 
         def loss_of_one(network: MLP) -> tuple[jax.Array, jax.Array]:

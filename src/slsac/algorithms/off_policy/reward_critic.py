@@ -57,8 +57,9 @@ _AGGREGATIONS = {"mean-min": mean_of_pair_minima, "min-min": minimum_of_all}
 def bellman_target(
     batch: Batch, discount: float, next_value: jax.Array, entropy_bonus: jax.Array
 ) -> jax.Array:
-    """y = r + gamma (1 - terminated) (Q'(s', a') - alpha log pi(a'|s'))."""
-    return batch.reward + discount * (1.0 - batch.terminated) * (next_value + entropy_bonus)
+    """y = r + gamma (1 - terminated) (Q'(s', a') - alpha log pi(a'|s')); gamma^n over n steps."""
+    continues = 1.0 - batch.terminated
+    return batch.reward + batch.discount(discount) * continues * (next_value + entropy_bonus)
 
 
 def squared_error(predicted: jax.Array, target: jax.Array) -> tuple[jax.Array, Metrics]:

@@ -345,6 +345,29 @@ def test_log_scale_with_a_limit_of_zero_rises_at_any_cost() -> None:
     assert rule.update(rule.init(), 0.0).value < 0.1
 
 
+RELATIVE = replace(
+    ASCENT, rule="relative", initial=0.0, minimum=-0.5, maximum=2.0, integral_gain=0.25
+)
+
+
+def test_relative_integral_by_hand() -> None:
+    # In units of the limit of 10 the violations are 1 (of 39), 0.5, 0, -0.5 and -1.
+    found = values(RELATIVE, [400.0, 15.0, 10.0, 5.0, 0.0], limit=10.0)
+    assert found == pytest.approx([0.0, 0.25, 0.375, 0.375, 0.25, 0.0])
+
+
+def test_relative_integral_stays_within_its_bounds_and_does_not_wind_up() -> None:
+    found = values(RELATIVE, [1e9] * 100 + [0.0] * 100, limit=10.0)
+    assert max(found) == 2.0
+    assert min(found) == -0.5
+    assert found[101] == 1.75
+
+
+def test_relative_integral_with_a_limit_of_zero_rises_at_any_cost() -> None:
+    assert values(RELATIVE, [1e-9]) == [0.0, 0.25]
+    assert values(RELATIVE, [0.0]) == [0.0, -0.25]
+
+
 def test_the_running_episode_counts_once_it_raises_the_recent_tail() -> None:
     signal = build(replace(LOG_SCALE, signal="recent-cvar"), cost_limit=10.0).signal
     # The tail fraction is 0.5: of four costs the worst two count.

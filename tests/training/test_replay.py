@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from slsac.errors import RunDamaged
-from slsac.training.replay import Replay
+from slsac.training.replay import Lookahead, Replay
 from slsac.types import Batch, EnvSpec
 
 SPEC = EnvSpec(2, 1, 5, (-1.0,), (1.0,))
@@ -86,6 +86,39 @@ def test_samples_are_the_steps_taken_across_episode_boundaries(tmp_path: Path) -
     batch = replay.sample(500)
     assert set(np.asarray(batch.reward)) == set(range(17))
     assert_true_to(steps, batch)
+
+
+def test_a_lookahead_sums_the_next_steps_of_the_same_episode(tmp_path: Path) -> None:
+    steps = moves([3, 1, 4, 2, 1, 1, 5])
+    replay = make(tmp_path)
+    play(replay, steps[:-2])  # the last episode is still running
+    taken = steps[:-2]
+    batch = replay.sample(500, lookahead=Lookahead(3, discount=0.5, cost_discount=0.25))
+    assert set(np.asarray(batch.action[:, 0])) == {-move.step for move in taken}
+    for row in range(500):
+        first = taken[int(-batch.action[row, 0])]
+        same_episode = [move for move in taken if move.episode == first.episode]
+        spanned = [move for move in same_episode if first.time <= move.time < first.time + 3]
+        last = spanned[-1]
+        assert batch.steps[row] == len(spanned)
+        assert batch.reward[row] == sum(0.5**k * move.step for k, move in enumerate(spanned))
+        assert batch.cost[row] == sum(0.25**k * 2 * move.step for k, move in enumerate(spanned))
+        assert batch.terminated[row] == float(last.terminated)
+        np.testing.assert_array_equal(
+            batch.next_observation[row], observation(last.episode, last.time + 1)
+        )
+
+
+def test_a_lookahead_draws_the_same_transitions(tmp_path: Path) -> None:
+    drawn = []
+    for steps in (1, 4):
+        replay = make(tmp_path / str(steps), capacity=7, reserve=2)
+        play(replay, moves([5] * 8))
+        drawn.append(replay.sample(64, lookahead=Lookahead(steps, 0.9, 0.9)))
+    np.testing.assert_array_equal(drawn[0].action, drawn[1].action)
+    np.testing.assert_array_equal(drawn[0].observation, drawn[1].observation)
+    assert drawn[0].steps is None
+    assert set(drawn[1].steps) == {1.0, 2.0, 3.0, 4.0}
 
 
 def test_each_observation_takes_one_row(tmp_path: Path) -> None:

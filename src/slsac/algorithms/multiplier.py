@@ -230,6 +230,23 @@ def softplus(config: MultiplierConfig, limit: float) -> Rule:
     return init, update
 
 
+def relative(config: MultiplierConfig, limit: float) -> Rule:
+    """An integral of the relative violation, within bounds."""
+
+    def update(state: MultiplierState, signal: float, margin: float = 0.0) -> MultiplierState:
+        value = state.value + config.integral_gain * relative_violation(signal, limit - margin)
+        return MultiplierState(min(max(value, config.minimum), config.maximum))
+
+    return lambda: MultiplierState(config.initial), update
+
+
+def relative_violation(signal: float, limit: float) -> float:
+    """How far the signal is beyond the limit in units of the limit, within +-1."""
+    if limit > 0.0:
+        return min(max((signal - limit) / limit, -1.0), 1.0)
+    return 1.0 if signal > 0.0 else -1.0
+
+
 def log_scale(config: MultiplierConfig, limit: float) -> Rule:
     """A proportional and an integral part on a logarithmic scale."""
     lowest, highest = math.log(config.minimum), math.log(config.maximum)
@@ -239,11 +256,7 @@ def log_scale(config: MultiplierConfig, limit: float) -> Rule:
 
     def update(state: MultiplierState, signal: float, margin: float = 0.0) -> MultiplierState:
         (integral,) = state.memory
-        enforced = limit - margin
-        if enforced > 0.0:
-            violation = min(max((signal - enforced) / enforced, -1.0), 1.0)
-        else:
-            violation = 1.0 if signal > 0.0 else -1.0
+        violation = relative_violation(signal, limit - margin)
         integral = min(max(integral + config.integral_gain * violation, lowest), highest)
         value = math.exp(integral + config.proportional_gain * violation)
         return MultiplierState(value, (integral,))
@@ -273,4 +286,5 @@ _RULES: dict[str, Callable[[MultiplierConfig, float], Rule]] = {
     "pid": pid,
     "softplus": softplus,
     "log-scale": log_scale,
+    "relative": relative,
 }

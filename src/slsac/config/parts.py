@@ -78,6 +78,9 @@ class PolicyConfig:
     """That target in nats for each action dimension, where the temperature is automatic."""
     temperature_learning_rate: float
     """Step size of Adam on log alpha, where it is automatic."""
+    averaging_rate: float
+    """Share by which the policy that is evaluated and saved moves towards the learning one at each
+    of its updates; 1: they are the same."""
     target_network: bool
     """Next actions in the critics' targets come from a Polyak-averaged copy of the policy."""
     normalise_by_multiplier: bool
@@ -99,6 +102,9 @@ class PolicyConfig:
             0, self, "temperature", "exploration_noise", "target_noise", "target_noise_clip"
         )
         require_above_zero(self, "temperature_learning_rate")
+        require(
+            0 < self.averaging_rate <= 1, "averaging_rate", self.averaging_rate, "in (0, 1]"
+        )
         require(
             not self.automatic_temperature or self.temperature > 0,
             "temperature", self.temperature, "above 0 where it is automatic",
@@ -210,7 +216,7 @@ class MultiplierConfig:
     """What is compared with the limit: CVaR or mean of the window's episode costs, CVaR of the
     episodes that ended lately, or what the critic would charge for replayed actions (compared with
     the discounted limit)."""
-    rule: Literal["ascent", "balanced", "adam", "pid", "softplus", "log-scale"]
+    rule: Literal["ascent", "balanced", "adam", "pid", "softplus", "log-scale", "relative"]
     """How the multiplier reacts to a violation; multiplier.py has the formulas."""
     learning_rate: float
     """Step size eta."""
@@ -228,6 +234,12 @@ class MultiplierConfig:
     """pid rule: weight of the smoothed violation. log-scale rule: of the relative violation."""
     integral_gain: float
     """pid and log-scale rules: weight of each violation added to the integral."""
+    critic_gain: float
+    """Weight of what the cost critic charges for a state beyond the limit, added to the multiplier
+    there (0: none); it answers at once where episodes answer late."""
+    phase_in_updates: int
+    """Where critic_gain is above 0: updates over which the price of cost grows to its full size.
+    A limit that holds from the start can hide a gait that is found only beyond it."""
     derivative_gain: float
     """pid rule: weight of a rise of the smoothed signal."""
     smoothing: float
@@ -249,7 +261,12 @@ class MultiplierConfig:
         require_at_least(0, self, "proportional_gain", "integral_gain", "derivative_gain")
         require_at_least(1, self, "window", "derivative_delay")
         require_at_least(2, self, "tightening_window")
-        require_above_zero(self, "minimum", "maximum", "recent_horizons")
+        require_above_zero(self, "maximum", "recent_horizons")
+        require_at_least(0, self, "critic_gain", "phase_in_updates")
+        require(
+            self.rule != "log-scale" or self.minimum > 0,
+            "minimum", self.minimum, "above 0 for the log-scale rule",
+        )  # fmt: skip
         require_below_one(self, "smoothing", "largest_tightening")
         require(self.initial <= self.maximum, "initial", self.initial, "at most maximum")
         require(

@@ -56,7 +56,7 @@ def make_batch(seed: int = 0) -> Batch:
         next_observation=rng.normal(size=(8, 3)),
         terminated=(np.arange(8) == 3),
     )
-    return Batch(*(np.asarray(field, np.float32) for field in batch))
+    return jax.tree.map(lambda field: np.asarray(field, np.float32), batch)
 
 
 def start(agent: OffPolicyAgent, seed: int = 0) -> AgentState:
@@ -199,6 +199,26 @@ def test_policy_loss_by_hand(options: bool, multiplier: float) -> None:
     assert float(metrics["policy_loss"]) == pytest.approx(expected, abs=2e-3)
 
 
+@pytest.mark.parametrize(
+    ("multiplier", "charge", "price"),
+    [(0.5, 5.0, 2.5), (0.5, 0.5, 0.25), (0.5, 0.0, 0.0), (-0.5, 1.5, 0.0), (0.5, 50.0, 4.0)],
+)
+def test_a_state_is_priced_by_its_own_charge(
+    multiplier: float, charge: float, price: float
+) -> None:
+    """lambda + gain (charge - 1), within [0, maximum]; no more is charged where little is due."""
+    agent = with_options(
+        multiplier__critic_gain=0.5,
+        multiplier__maximum=4.0,
+        policy__normalise_by_multiplier=False,
+        units="scale-free",
+    )
+    state = with_constant_critics(start(agent), reward_value=3.0, cost_value=charge)
+    _, metrics = agent.update(state, make_batch(), np.float32(multiplier), True)
+    expected = -0.2 * float(metrics["entropy"]) - 3.0 + price * charge
+    assert float(metrics["policy_loss"]) == pytest.approx(expected, rel=1e-3, abs=2e-3)
+
+
 @pytest.mark.parametrize("terminated", [0.0, 1.0])
 def test_reward_target_holds_the_entropy_bonus_and_stops_at_termination(terminated: float) -> None:
     agent = build()
@@ -307,6 +327,40 @@ def with_options(**options: Any) -> OffPolicyAgent:
     named = {name.replace("__", "."): value for name, value in options.items()}
     agent = off_policy.build(with_overrides(SL_SAC, SMALL | named), SPEC)
     return agent._replace(init=jax.jit(agent.init), update=jax.jit(agent.update, static_argnums=3))
+
+
+def test_the_average_plays_and_the_network_learns() -> None:
+    agent = with_options(policy__averaging_rate=0.25)
+    state = start(agent)
+    assert equal(state.policy.network, state.policy.average)
+    after, _ = agent.update(state, make_batch(), np.float32(0.5), True)
+    expected = jax.tree.map(
+        lambda old, new: 0.75 * old + 0.25 * new, state.policy.network, after.policy.network
+    )
+    for ours, theirs in zip(
+        jax.tree.leaves(after.policy.average), jax.tree.leaves(expected), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, atol=1e-7)
+    seen = jnp.ones(3)
+    alone = agent.predict(after.policy._replace(network=after.policy.average), seen)
+    assert equal(agent.predict(after.policy, seen), alone)
+    key = jax.random.PRNGKey(0)
+    drawn = agent.explore(after.policy._replace(average=state.policy.average), seen, key)
+    assert equal(drawn, agent.explore(after.policy, seen, key))
+
+
+def test_a_target_over_several_steps_is_discounted_for_each() -> None:
+    agent, batch = build(), make_batch()
+    state = with_constant_critics(start(agent), reward_value=3.0, cost_value=5.0)
+    one, _ = agent.update(state, batch._replace(steps=np.ones(8, np.float32)), np.float32(0.0), False)
+    usual, _ = agent.update(state, batch, np.float32(0.0), False)
+    far, metrics = agent.update(
+        state, batch._replace(steps=np.full(8, 2000.0, np.float32)), np.float32(0.0), False
+    )
+    assert equal(one.cost_critic, usual.cost_critic)
+    # After 2,000 steps nothing of the next value is left: the error is 3 - r.
+    error = float(np.mean((3.0 - batch.reward) ** 2))
+    assert float(metrics["reward_critic_loss"]) == pytest.approx(error, rel=1e-3)
 
 
 def test_online_mean_takes_the_cost_target_at_the_policys_mode() -> None:

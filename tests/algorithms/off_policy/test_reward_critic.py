@@ -150,6 +150,18 @@ def test_batch_normalisation_needs_no_target_networks_and_follows_both_halves() 
     assert np.isfinite(metrics["reward_critic_loss"])
 
 
+def test_the_mean_of_batch_normalised_values_keeps_up_with_their_spread() -> None:
+    """Features have zero mean, so the output's bias alone carries the mean; see networks.py."""
+    critics, params, moments = batch_normalised_critics(pairs=1)
+    batch = make_batch()
+    before = critics.values(params, moments, batch.observation, batch.action)
+    biases = (*params.biases[:-1], params.biases[-1] + 1e-3)
+    moved = eqx.tree_at(lambda network: network.biases, params, biases)
+    after = critics.values(moved, moments, batch.observation, batch.action)
+    # Eight hidden units: a step of 1e-3 moves every value by sqrt(8) * 1e-3.
+    np.testing.assert_allclose(after - before, math.sqrt(REWARD.hidden[-1]) * 1e-3, rtol=1e-2)
+
+
 def test_batch_normalised_values_use_the_running_moments_alone() -> None:
     critics, params, moments = batch_normalised_critics()
     batch = make_batch()

@@ -32,7 +32,7 @@ class AgentState(NamedTuple):
     """Everything the agent learns and remembers; a pytree of arrays."""
 
     policy: Any
-    """The network, or a `policy.NormalisedPolicy`."""
+    """The network, or a `policy.TrainedPolicy`."""
     target_policy: Any
     """A copy of the network; None where targets use the policy itself."""
     reward_critics: Any
@@ -111,7 +111,8 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
     cost = cost_critics.build(config.cost_critic, spec, config.tail_fraction)
     automatic = config.policy.automatic_temperature
     target_entropy = config.policy.target_entropy * spec.action_size
-    normalised = config.normalise_observations
+    averaged = config.policy.averaging_rate < 1.0
+    dressed = config.normalise_observations or averaged
 
     def optimisers(noise_key: jax.Array) -> Optimisers:
         policy_key, reward_key, cost_key = jax.random.split(noise_key, 3)
@@ -136,7 +137,7 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
         log_temperature = jnp.log(jnp.float32(max(config.policy.temperature, 1e-30)))
         start = optimisers(noise_key)
         return AgentState(
-            policy=policies.normalised(network, spec) if normalised else network,
+            policy=policies.trained(network, config, spec) if dressed else network,
             target_policy=network if config.policy.target_network else None,
             reward_critics=reward_params,
             target_reward_critics=reward_params if reward.has_targets else None,
@@ -154,11 +155,11 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
 
     def network_of(policy: Any) -> Any:
         """What is learned of a policy."""
-        return policy.network if normalised else policy
+        return policy.network if dressed else policy
 
     def see(policy: Any, observation: jax.Array) -> jax.Array:
         """What the networks are given of an observation."""
-        if not normalised:
+        if not config.normalise_observations:
             return observation
         mean, deviation = policy.normaliser
         return normalise(observation, mean, deviation, config.observation_clip)
@@ -167,7 +168,8 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
         return head.explore(network_of(policy), see(policy, observation), key)
 
     def predict(policy: Any, observation: jax.Array) -> jax.Array:
-        return head.mode(network_of(policy), see(policy, observation))
+        network = policy.average if averaged else network_of(policy)
+        return head.mode(network, see(policy, observation))
 
     def predict_cost(
         policy: Any,
@@ -226,6 +228,13 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
             metrics = metrics | {CRITIC_SIGNAL: jnp.mean(charge)}
         return state._replace(cost_critic=params, cost_optimiser=optimiser), metrics
 
+    def price_of(charge: jax.Array, multiplier: jax.Array, updates: jax.Array) -> jax.Array:
+        """The slope of an augmented Lagrangian, for each state: lambda + gain (charge - 1)."""
+        slope = multiplier + config.multiplier.critic_gain * (charge - 1.0)
+        price = jnp.clip(slope, 0.0, config.multiplier.maximum)
+        phase = jnp.minimum(1.0, (updates + 1) / max(config.multiplier.phase_in_updates, 1))
+        return jax.lax.stop_gradient(phase * price)
+
     def policy_loss(
         policy: Any,
         state: AgentState,
@@ -241,7 +250,10 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
         )
         value = reward.aggregate(values)
         charge = cost.charge(state.cost_critic, batch.observation, action, fraction_key)
-        loss = jnp.mean(temperature(state) * log_prob - value + multiplier * charge)
+        price = multiplier
+        if config.multiplier.critic_gain:
+            price = price_of(charge, multiplier, state.updates)
+        loss = jnp.mean(temperature(state) * log_prob - value + price * charge)
         if config.policy.normalise_by_multiplier:
             loss = loss / (1.0 + multiplier)
         return loss, {
@@ -262,7 +274,11 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
             network, state, batch, multiplier, action_key, fraction_key
         )
         network, policy_optimiser = descend(step.policy, gradient, state.policy_optimiser, network)
-        policy = state.policy._replace(network=network) if normalised else network
+        policy = state.policy._replace(network=network) if dressed else network
+        if averaged:
+            rate = config.policy.averaging_rate
+            average = optax.incremental_update(network, policy.average, rate)
+            policy = policy._replace(average=average)
         state = state._replace(policy=policy, policy_optimiser=policy_optimiser)
         if automatic:
             # d/d(log alpha) of log alpha * (entropy - target): alpha falls while entropy is high.

@@ -9,23 +9,30 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from slsac.config import PolicyConfig
+from slsac.config import OffPolicyConfig, PolicyConfig
 from slsac.networks import MLP, Normaliser, activation
 from slsac.types import EnvSpec
 
 
-class NormalisedPolicy(NamedTuple):
-    """A policy that is saved with the moments of the observations it was trained on."""
+class TrainedPolicy(NamedTuple):
+    """A policy with what it is saved and played with besides its network."""
 
     network: MLP
-    normaliser: Normaliser
-    """Follows the training episodes; is not learned."""
+    normaliser: Normaliser | None
+    """Moments of the observations of all training episodes; None: networks see them as they are."""
+    average: MLP | None
+    """The network's average over its last updates, which plays where no noise is wanted; None: the
+    network itself does."""
 
 
-def normalised(network: MLP, spec: EnvSpec) -> NormalisedPolicy:
+def trained(network: MLP, config: OffPolicyConfig, spec: EnvSpec) -> TrainedPolicy:
     """``network`` before anything is known of the observations."""
     size = spec.observation_size
-    return NormalisedPolicy(network, Normaliser(jnp.zeros(size), jnp.ones(size)))
+    return TrainedPolicy(
+        network,
+        Normaliser(jnp.zeros(size), jnp.ones(size)) if config.normalise_observations else None,
+        network if config.policy.averaging_rate < 1.0 else None,
+    )
 
 
 class PolicyHead(NamedTuple):

@@ -100,23 +100,4 @@ def test_the_tasks_own_units_leave_everything_alone() -> None:
     units.add(3.0, 1.0)
     batch = Batch(*(np.float32([2.0]) for _ in Batch._fields))
     assert units.scaled(batch) == batch
-    assert (units.reward, units.cost, units.baseline, units.facts()) == (1.0, 1.0, 0.0, {})
-
-
-@pytest.mark.parametrize("terminated", [0.0, 1.0])
-def test_a_baseline_is_added_to_what_the_networks_learn(terminated: float) -> None:
-    config = small_config("ProbeChoice-v0", reward_critic__baseline="mean-reward")
-    units = Units(config, horizon=10)
-    units.add(3.0, 0.0)
-    units.add(1.0, 0.0)
-    discount = config.reward_critic.discount
-    assert units.baseline == pytest.approx(2.0 / (1.0 - discount))
-    batch = Batch(*(np.float32([7.0]) for _ in Batch._fields))
-    batch = batch._replace(terminated=np.float32([terminated]))
-    next_output = 5.0
-    learned = units.scaled(batch).reward[0] + discount * (1.0 - terminated) * next_output
-    target = 7.0 + discount * (1.0 - terminated) * (next_output + units.baseline)
-    assert learned + units.baseline == pytest.approx(target, rel=1e-5)
-    np.testing.assert_allclose(
-        units.restored(["reward_value", "entropy"], np.zeros(2)), [units.baseline, 0.0]
-    )
+    assert (units.reward, units.cost, units.facts()) == (1.0, 1.0, {})

@@ -17,7 +17,7 @@ critic          mean charge of the cost critic for replayed actions  discounted_
 With violation = signal - limit, once per environment step (on-policy: per epoch):
 
 =========  =====================================================================================
-rule       update; the result is at least 0 and, but for log-scale, at most ``maximum``
+rule       update; the result is at most ``maximum`` and, but for relative, at least 0
 =========  =====================================================================================
 ascent     lambda <- lambda + lr * violation
 balanced   the same with the violation kept within +-limit: it falls as fast as it can rise
@@ -26,10 +26,9 @@ pid        lambda = Kp P + I + Kd D, where I <- I + Ki * violation, kept within 
            P is the violation smoothed; D is how far the smoothed signal rose over the last
            ``derivative_delay`` updates, at least 0
 softplus   lambda = softplus(rho) + damping * violation, with Adam on -softplus(rho) * violation
-log-scale  log lambda = I + Kp e, where I <- I + Ki e, kept within [log minimum, log maximum], and
-           e is the violation in units of the limit, kept within +-1: no cost can carry it away,
-           it falls as fast as it rises, and nothing winds up. Kp may carry lambda beyond the
-           bounds of I, by a factor of exp(Kp) at most
+relative   lambda <- lambda + Ki e, kept within [minimum, maximum], where e is the violation in
+           units of the limit, kept within +-1: no cost can carry it away, it falls as fast as it
+           rises, and nothing winds up
 =========  =====================================================================================
 """
 
@@ -247,23 +246,6 @@ def relative_violation(signal: float, limit: float) -> float:
     return 1.0 if signal > 0.0 else -1.0
 
 
-def log_scale(config: MultiplierConfig, limit: float) -> Rule:
-    """A proportional and an integral part on a logarithmic scale."""
-    lowest, highest = math.log(config.minimum), math.log(config.maximum)
-
-    def init() -> MultiplierState:
-        return MultiplierState(config.initial, (math.log(config.initial),))
-
-    def update(state: MultiplierState, signal: float, margin: float = 0.0) -> MultiplierState:
-        (integral,) = state.memory
-        violation = relative_violation(signal, limit - margin)
-        integral = min(max(integral + config.integral_gain * violation, lowest), highest)
-        value = math.exp(integral + config.proportional_gain * violation)
-        return MultiplierState(value, (integral,))
-
-    return init, update
-
-
 def _bounded(value: float, config: MultiplierConfig) -> float:
     return min(max(0.0, value), config.maximum)
 
@@ -285,6 +267,5 @@ _RULES: dict[str, Callable[[MultiplierConfig, float], Rule]] = {
     "adam": adam_ascent,
     "pid": pid,
     "softplus": softplus,
-    "log-scale": log_scale,
     "relative": relative,
 }

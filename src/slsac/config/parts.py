@@ -67,8 +67,6 @@ class PolicyConfig:
     """How the network's output becomes an action."""
     hidden: tuple[int, ...]
     """Widths of the hidden layers."""
-    layer_norm: bool
-    """Normalises the features of each hidden layer before its ReLU."""
     optimiser: OptimiserConfig
     temperature: float
     """Entropy weight alpha; the starting value where it is automatic."""
@@ -102,9 +100,7 @@ class PolicyConfig:
             0, self, "temperature", "exploration_noise", "target_noise", "target_noise_clip"
         )
         require_above_zero(self, "temperature_learning_rate")
-        require(
-            0 < self.averaging_rate <= 1, "averaging_rate", self.averaging_rate, "in (0, 1]"
-        )
+        require(0 < self.averaging_rate <= 1, "averaging_rate", self.averaging_rate, "in (0, 1]")
         require(
             not self.automatic_temperature or self.temperature > 0,
             "temperature", self.temperature, "above 0 where it is automatic",
@@ -132,9 +128,6 @@ class RewardCriticConfig:
     """Of the networks' features. Layer: each hidden layer's, before its ReLU. Batch: the inputs of
     every layer, over a transition's two states together, which needs no target networks (CrossQ).
     """
-    baseline: Literal["zero", "mean-reward"]
-    """What the networks' output is added to: nothing, or the value of earning the mean reward so
-    far for ever, which a new network would take tens of thousands of updates to learn."""
     discount: float
     """Discount gamma of rewards."""
     optimiser: OptimiserConfig
@@ -216,7 +209,7 @@ class MultiplierConfig:
     """What is compared with the limit: CVaR or mean of the window's episode costs, CVaR of the
     episodes that ended lately, or what the critic would charge for replayed actions (compared with
     the discounted limit)."""
-    rule: Literal["ascent", "balanced", "adam", "pid", "softplus", "log-scale", "relative"]
+    rule: Literal["ascent", "balanced", "adam", "pid", "softplus", "relative"]
     """How the multiplier reacts to a violation; multiplier.py has the formulas."""
     learning_rate: float
     """Step size eta."""
@@ -227,13 +220,13 @@ class MultiplierConfig:
     recent_horizons: float
     """recent-cvar signal: how long ago an episode may have ended, in lengths of a whole episode."""
     minimum: float
-    """log-scale rule: lower bound of the integral part."""
+    """relative rule: lower bound; below 0 the limit of every state is looser than 1."""
     maximum: float
     """Upper bound; the pid rule's integral stops there as well (anti-windup)."""
     proportional_gain: float
-    """pid rule: weight of the smoothed violation. log-scale rule: of the relative violation."""
+    """pid rule: weight of the smoothed violation."""
     integral_gain: float
-    """pid and log-scale rules: weight of each violation added to the integral."""
+    """pid and relative rules: weight of each violation added to the integral."""
     critic_gain: float
     """Weight of what the cost critic charges for a state beyond the limit, added to the multiplier
     there (0: none); it answers at once where episodes answer late."""
@@ -263,15 +256,11 @@ class MultiplierConfig:
         require_at_least(2, self, "tightening_window")
         require_above_zero(self, "maximum", "recent_horizons")
         require_at_least(0, self, "critic_gain", "phase_in_updates")
-        require(
-            self.rule != "log-scale" or self.minimum > 0,
-            "minimum", self.minimum, "above 0 for the log-scale rule",
-        )  # fmt: skip
         require_below_one(self, "smoothing", "largest_tightening")
         require(self.initial <= self.maximum, "initial", self.initial, "at most maximum")
         require(
-            self.rule != "log-scale" or self.minimum <= self.initial,
-            "initial", self.initial, "at least minimum for the log-scale rule",
+            self.rule != "relative" or self.minimum <= self.initial,
+            "initial", self.initial, "at least minimum for the relative rule",
         )  # fmt: skip
         require(
             self.rule != "softplus" or 1e-12 <= self.initial <= 500,

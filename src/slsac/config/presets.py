@@ -70,7 +70,6 @@ SL_SAC = OffPolicyConfig(
     policy=PolicyConfig(
         head="squashed-gaussian",
         hidden=(256, 256),
-        layer_norm=False,
         optimiser=ADAM,
         temperature=0.2,
         automatic_temperature=False,
@@ -90,7 +89,6 @@ SL_SAC = OffPolicyConfig(
         aggregation="mean-min",
         hidden=(256, 256),
         normalisation="none",
-        baseline="zero",
         discount=0.99,
         optimiser=ASGLD,
     ),
@@ -142,16 +140,23 @@ SL_SAC_2 = replace(
     SL_SAC,
     steps=200_000,
     multiplier_warmup_steps=SL_SAC.warmup_steps,
+    policy_delay=3,
     polyak=0.02,
     batch_size=128,
+    lookahead_steps=3,
     normalise_observations=True,
     observation_clip=10.0,
     units="scale-free",
     policy=replace(
         SL_SAC.policy,
         temperature=0.013,
+        automatic_temperature=True,
+        target_entropy=-0.5,
+        temperature_learning_rate=1e-3,
+        averaging_rate=0.005,
         target_network=False,
-        optimiser=replace(ADAM, beta1=0.5),
+        normalise_by_multiplier=False,
+        optimiser=replace(ADAM, learning_rate=1e-3, beta1=0.5),
     ),
     reward_critic=replace(
         SL_SAC.reward_critic,
@@ -171,12 +176,13 @@ SL_SAC_2 = replace(
     multiplier=replace(
         SL_SAC.multiplier,
         signal="recent-cvar",
-        rule="log-scale",
-        initial=0.1,
-        minimum=0.05,
+        rule="relative",
+        initial=0.0,
+        minimum=-0.5,
         maximum=0.5,
-        proportional_gain=1.0,
-        integral_gain=5e-5,
+        integral_gain=1e-4,
+        critic_gain=0.25,
+        phase_in_updates=50_000,
     ),
 )
 
@@ -264,7 +270,7 @@ def _navigation(config: OffPolicyConfig) -> OffPolicyConfig:
         "adam": {"learning_rate": 5e-7, "initial": 0.0},
         "pid": {"proportional_gain": 5e-7, "integral_gain": 1e-8, "derivative_gain": 1e-8},
         "softplus": {},
-        "log-scale": {},
+        "relative": {},
     }[config.multiplier.rule]
     return replace(
         config,
@@ -295,7 +301,7 @@ def _driving_multiplier(config: Config) -> MultiplierConfig:
         "adam": (),
         "pid": ("proportional_gain", "integral_gain", "derivative_gain"),
         "softplus": ("damping",),
-        "log-scale": (),
+        "relative": (),
     }[config.multiplier.rule]
     rates: dict[str, Any] = {name: faster * getattr(config.multiplier, name) for name in scaled}
     # In a window of ten episodes a single violation is already a CVaR of 0.2 and a mean of 0.1.

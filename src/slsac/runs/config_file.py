@@ -43,12 +43,10 @@ LATER_FIELDS = (
     "multiplier.tightening_window",
     "policy.averaging_rate",
     "policy.exploration_noise",
-    "policy.layer_norm",
     "policy.target_entropy",
     "policy.target_noise",
     "policy.target_noise_clip",
     "policy.temperature_learning_rate",
-    "reward_critic.baseline",
     "reward_critic.normalisation",
 )
 """Config fields that the first recorded runs do not know; any other that is missing was lost."""

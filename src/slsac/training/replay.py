@@ -169,13 +169,14 @@ class Replay:
             costs = self._scaled(self._costs[slots], cost_scaling)
             cost += np.float32(lookahead.cost_discount**ahead) * weight * costs
             steps += running
-        return batch._replace(
-            reward=reward,
-            cost=cost,
-            next_observation=self._observations[(rows + steps) % self._rows],
-            terminated=self._terminated[(drawn + steps - 1) % self._length],
-            steps=steps.astype(np.float32),
-        )
+        fields: dict[str, Any] = {
+            "reward": reward,
+            "cost": cost,
+            "next_observation": self._observations[(rows + steps) % self._rows],
+            "terminated": self._terminated[(drawn + steps - 1) % self._length],
+            "steps": steps.astype(np.float32),
+        }
+        return batch._replace(**fields)
 
     def _scaled(self, costs: np.ndarray, scaling: str) -> np.ndarray:
         if scaling == "none":

@@ -4,13 +4,6 @@ Rewards are divided by their mean size so far, times a constant that makes the v
 mean reward `STEADY_VALUE`. Costs are divided by the discounted limit, so that the constraint reads
 Q <= 1. Multiplying a task's rewards by a power of two, or its costs and limit, then changes no bit
 of what is learned.
-
-The reward critics may also learn only the difference to a baseline b = mean reward / (1 - gamma).
-With Q = b + N the network N obeys
-
-    N(s, a) = r - mean reward - gamma terminated b + gamma (1 - terminated) N(s', a'),
-
-so that the baseline is a change of the rewards alone.
 """
 
 from __future__ import annotations
@@ -45,17 +38,15 @@ class Units:
 
     def __init__(self, config: OffPolicyConfig, horizon: int) -> None:
         self._scale_free = config.units == "scale-free"
-        self._centred = config.reward_critic.baseline == "mean-reward"
         self._discount = config.reward_critic.discount
         self._cost_discount = config.cost_critic.discount
         self._limit = discounted_cost_limit(config.cost_limit, self._cost_discount, horizon)
         self._steps = 0
-        self._rewards = self._reward_sizes = self._costs = 0.0
+        self._reward_sizes = self._costs = 0.0
 
     def add(self, reward: float, cost: float) -> None:
         """Takes one step into account."""
         self._steps += 1
-        self._rewards += reward
         self._reward_sizes += abs(reward)
         self._costs += cost
 
@@ -76,40 +67,27 @@ class Units:
         # A limit of 0 is no unit: the value of the mean cost so far, or 1 while none was paid.
         return self._costs / self._steps / (1.0 - self._cost_discount) if self._costs > 0 else 1.0
 
-    @property
-    def baseline(self) -> float:
-        """What is added to the reward critics' output, in the task's own rewards."""
-        if not self._centred or self._steps == 0:
-            return 0.0
-        return self._rewards / self._steps / (1.0 - self._discount)
-
     def scaled(self, batch: Batch) -> Batch:
         """A minibatch of the task's rewards and costs as the networks learn them."""
-        reward, cost = batch.reward, batch.cost
-        if self._scale_free:
-            reward = reward * np.float32(1.0 / self.reward)
-            cost = cost * np.float32(1.0 / self.cost)
-        if self._centred:
-            baseline = self.baseline / self.reward
-            reward = reward - np.float32((1.0 - self._discount) * baseline)
-            reward = reward - np.float32(self._discount * baseline) * batch.terminated
+        if not self._scale_free:
+            return batch
+        reward = batch.reward * np.float32(1.0 / self.reward)
+        cost = batch.cost * np.float32(1.0 / self.cost)
         return batch._replace(reward=reward, cost=cost)
 
     def restored(self, names: list[str], metrics: np.ndarray) -> np.ndarray:
         """Metrics of an update in the task's own units."""
-        if self._scale_free:
-            reward, cost = self.reward, self.cost
-            powers = (POWERS.get(name, (0, 0)) for name in names)
-            metrics = metrics * np.array([reward**r * cost**c for r, c in powers])
-        if self._centred:
-            metrics = metrics + self.baseline * np.array([name == "reward_value" for name in names])
-        return metrics
+        if not self._scale_free:
+            return metrics
+        reward, cost = self.reward, self.cost
+        powers = (POWERS.get(name, (0, 0)) for name in names)
+        return metrics * np.array([reward**r * cost**c for r, c in powers])
 
     def facts(self) -> dict[str, Any]:
-        if not (self._scale_free or self._centred):
+        if not self._scale_free:
             return {}
-        return {"units": [self._steps, self._rewards, self._reward_sizes, self._costs]}
+        return {"units": [self._steps, self._reward_sizes, self._costs]}
 
     def restore(self, facts: Mapping[str, Any]) -> None:
-        if self._scale_free or self._centred:
-            self._steps, self._rewards, self._reward_sizes, self._costs = facts["units"]
+        if self._scale_free:
+            self._steps, self._reward_sizes, self._costs = facts["units"]

@@ -350,17 +350,18 @@ def test_the_average_plays_and_the_network_learns() -> None:
 
 
 def test_a_target_over_several_steps_is_discounted_for_each() -> None:
-    agent, batch = build(), make_batch()
+    agent = build()
     state = with_constant_critics(start(agent), reward_value=3.0, cost_value=5.0)
-    one, _ = agent.update(state, batch._replace(steps=np.ones(8, np.float32)), np.float32(0.0), False)
-    usual, _ = agent.update(state, batch, np.float32(0.0), False)
-    far, metrics = agent.update(
-        state, batch._replace(steps=np.full(8, 2000.0, np.float32)), np.float32(0.0), False
-    )
-    assert equal(one.cost_critic, usual.cost_critic)
+
+    def update(steps: float | None) -> tuple[AgentState, dict[str, Any]]:
+        batch = make_batch()._replace(steps=steps and np.full(8, steps, np.float32))
+        return agent.update(state, batch, np.float32(0.0), False)
+
+    assert equal(update(1.0)[0].cost_critic, update(None)[0].cost_critic)
     # After 2,000 steps nothing of the next value is left: the error is 3 - r.
-    error = float(np.mean((3.0 - batch.reward) ** 2))
-    assert float(metrics["reward_critic_loss"]) == pytest.approx(error, rel=1e-3)
+    error = np.mean((3.0 - make_batch().reward) ** 2)
+    loss = update(2_000.0)[1]["reward_critic_loss"]
+    assert float(loss) == pytest.approx(error, rel=1e-3)
 
 
 def test_online_mean_takes_the_cost_target_at_the_policys_mode() -> None:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from slsac.config import OffPolicyConfig, PolicyConfig
-from slsac.networks import MLP, Normaliser, activation
+from slsac.networks import MLP, Normaliser
 from slsac.types import EnvSpec
 
 
@@ -64,13 +64,11 @@ def squashed_log_prob(unsquashed: jax.Array, mean: jax.Array, log_std: jax.Array
 def squashed_gaussian(config: PolicyConfig, spec: EnvSpec) -> PolicyHead:
     """Tanh of a diagonal Gaussian whose mean and log-std the network outputs side by side."""
 
-    activate = activation(config.layer_norm)
-
     def init(key: jax.Array) -> MLP:
         return MLP((spec.observation_size, *config.hidden, 2 * spec.action_size), key=key)
 
     def moments(params: MLP, observation: jax.Array) -> tuple[jax.Array, jax.Array]:
-        mean, log_std = jnp.split(params(observation, activate), 2, axis=-1)
+        mean, log_std = jnp.split(params(observation), 2, axis=-1)
         return mean, jnp.clip(log_std, config.log_std_min, config.log_std_max)
 
     def sample(params: MLP, observation: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -90,13 +88,11 @@ def squashed_gaussian(config: PolicyConfig, spec: EnvSpec) -> PolicyHead:
 def deterministic(config: PolicyConfig, spec: EnvSpec) -> PolicyHead:
     """Tanh of the network's output; noise for exploration and, clipped, in targets (TD3)."""
 
-    activate = activation(config.layer_norm)
-
     def init(key: jax.Array) -> MLP:
         return MLP((spec.observation_size, *config.hidden, spec.action_size), key=key)
 
     def mode(params: MLP, observation: jax.Array) -> jax.Array:
-        return jnp.tanh(params(observation, activate))
+        return jnp.tanh(params(observation))
 
     def without_density(action: jax.Array) -> tuple[jax.Array, jax.Array]:
         return action, jnp.zeros(action.shape[:-1])

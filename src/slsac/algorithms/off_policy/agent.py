@@ -18,7 +18,13 @@ from slsac.algorithms.off_policy import cost_critic as cost_critics
 from slsac.algorithms.off_policy import policy as policies
 from slsac.algorithms.off_policy import reward_critic as reward_critics
 from slsac.algorithms.optimisers import build_optimiser, descend, finite_parts
-from slsac.config import CostCriticConfig, OffPolicyConfig, PolicyConfig, RewardCriticConfig
+from slsac.config import (
+    CostCriticConfig,
+    MultiplierConfig,
+    OffPolicyConfig,
+    PolicyConfig,
+    RewardCriticConfig,
+)
 from slsac.networks import normalise
 from slsac.types import Batch, EnvSpec
 
@@ -78,7 +84,7 @@ class AgentConfig(NamedTuple):
     policy: PolicyConfig
     reward_critic: RewardCriticConfig
     cost_critic: CostCriticConfig
-    multiplier_signal: str
+    multiplier: MultiplierConfig
     tail_fraction: float
     polyak: float
     normalise_observations: bool
@@ -95,7 +101,7 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
         policy=config.policy,
         reward_critic=config.reward_critic,
         cost_critic=config.cost_critic,
-        multiplier_signal=config.multiplier.signal,
+        multiplier=config.multiplier,
         tail_fraction=config.tail_fraction,
         polyak=config.polyak,
         normalise_observations=config.normalise_observations,
@@ -137,7 +143,11 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
         log_temperature = jnp.log(jnp.float32(max(config.policy.temperature, 1e-30)))
         start = optimisers(noise_key)
         return AgentState(
-            policy=policies.trained(network, config, spec) if dressed else network,
+            policy=policies.trained(
+                network, spec, normalised=config.normalise_observations, averaged=averaged
+            )
+            if dressed
+            else network,
             target_policy=network if config.policy.target_network else None,
             reward_critics=reward_params,
             target_reward_critics=reward_params if reward.has_targets else None,
@@ -223,7 +233,7 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
             state.cost_critic, state.target_cost_critic, batch, next_action, fraction_key
         )
         params, optimiser = descend(step.cost, gradient, state.cost_optimiser, state.cost_critic)
-        if config.multiplier_signal == "critic":
+        if config.multiplier.signal == "critic":
             charge = cost.charge(params, batch.observation, batch.action, signal_key)
             metrics = metrics | {CRITIC_SIGNAL: jnp.mean(charge)}
         return state._replace(cost_critic=params, cost_optimiser=optimiser), metrics

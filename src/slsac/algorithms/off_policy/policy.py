@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from slsac.config import OffPolicyConfig, PolicyConfig
+from slsac.config import PolicyConfig
 from slsac.networks import MLP, Normaliser
 from slsac.types import EnvSpec
 
@@ -25,14 +25,11 @@ class TrainedPolicy(NamedTuple):
     network itself does."""
 
 
-def trained(network: MLP, config: OffPolicyConfig, spec: EnvSpec) -> TrainedPolicy:
+def trained(network: MLP, spec: EnvSpec, *, normalised: bool, averaged: bool) -> TrainedPolicy:
     """``network`` before anything is known of the observations."""
     size = spec.observation_size
-    return TrainedPolicy(
-        network,
-        Normaliser(jnp.zeros(size), jnp.ones(size)) if config.normalise_observations else None,
-        network if config.policy.averaging_rate < 1.0 else None,
-    )
+    normaliser = Normaliser(jnp.zeros(size), jnp.ones(size)) if normalised else None
+    return TrainedPolicy(network, normaliser, network if averaged else None)
 
 
 class PolicyHead(NamedTuple):

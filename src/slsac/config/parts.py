@@ -130,12 +130,15 @@ class RewardCriticConfig:
     """
     discount: float
     """Discount gamma of rewards."""
+    first_discount: float
+    """Gamma at the first update; it grows to ``discount`` in the phase-in. A short horizon first
+    learns to move, a long one to keep moving."""
     optimiser: OptimiserConfig
 
     def __post_init__(self) -> None:
         require_choices(self)
         require_at_least(1, self, "pairs")
-        require_below_one(self, "discount")
+        require_below_one(self, "discount", "first_discount")
         require_widths(self, "hidden")
 
 
@@ -230,9 +233,8 @@ class MultiplierConfig:
     critic_gain: float
     """Weight of what the cost critic charges for a state beyond the limit, added to the multiplier
     there (0: none); it answers at once where episodes answer late."""
-    phase_in_updates: int
-    """Where critic_gain is above 0: updates over which the price of cost grows to its full size.
-    A limit that holds from the start can hide a gait that is found only beyond it."""
+    critic_bound: float
+    """Largest size of that part."""
     derivative_gain: float
     """pid rule: weight of a rise of the smoothed signal."""
     smoothing: float
@@ -255,7 +257,7 @@ class MultiplierConfig:
         require_at_least(1, self, "window", "derivative_delay")
         require_at_least(2, self, "tightening_window")
         require_above_zero(self, "maximum", "recent_horizons")
-        require_at_least(0, self, "critic_gain", "phase_in_updates")
+        require_at_least(0, self, "critic_gain", "critic_bound")
         require_below_one(self, "smoothing", "largest_tightening")
         require(self.initial <= self.maximum, "initial", self.initial, "at most maximum")
         require(

@@ -18,6 +18,7 @@ LATER_FIELDS = (
     "metadrive.lidar",
     "lookahead_steps",
     "normalise_observations",
+    "phase_in_updates",
     "observation_clip",
     "units",
     "cost_critic.after_termination",
@@ -27,6 +28,7 @@ LATER_FIELDS = (
     "cost_critic.risk_aversion",
     "cost_critic.risk_measure",
     "cost_critic.target_action",
+    "multiplier.critic_bound",
     "multiplier.critic_gain",
     "multiplier.damping",
     "multiplier.derivative_delay",
@@ -35,7 +37,6 @@ LATER_FIELDS = (
     "multiplier.largest_tightening",
     "multiplier.maximum",
     "multiplier.minimum",
-    "multiplier.phase_in_updates",
     "multiplier.proportional_gain",
     "multiplier.recent_horizons",
     "multiplier.smoothing",
@@ -47,6 +48,7 @@ LATER_FIELDS = (
     "policy.target_noise",
     "policy.target_noise_clip",
     "policy.temperature_learning_rate",
+    "reward_critic.first_discount",
     "reward_critic.normalisation",
 )
 """Config fields that the first recorded runs do not know; any other that is missing was lost."""

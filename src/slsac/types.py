@@ -88,7 +88,7 @@ class Batch(NamedTuple):
     """How many steps lie between the two observations; None: one. Reward and cost are their
     discounted sums."""
 
-    def discount(self, per_step: Any) -> Any:
+    def discount(self, per_step: float) -> Any:
         """What the value of the next observation counts, ``[batch]`` or one number for all."""
         return per_step if self.steps is None else per_step**self.steps
 

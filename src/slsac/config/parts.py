@@ -130,15 +130,12 @@ class RewardCriticConfig:
     """
     discount: float
     """Discount gamma of rewards."""
-    first_discount: float
-    """Gamma at the first update; it grows to ``discount`` in the phase-in. A short horizon first
-    learns to move, a long one to keep moving."""
     optimiser: OptimiserConfig
 
     def __post_init__(self) -> None:
         require_choices(self)
         require_at_least(1, self, "pairs")
-        require_below_one(self, "discount", "first_discount")
+        require_below_one(self, "discount")
         require_widths(self, "hidden")
 
 

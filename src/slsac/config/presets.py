@@ -54,7 +54,6 @@ SL_SAC = OffPolicyConfig(
     tail_fraction=0.5,
     warmup_steps=5_000,
     multiplier_warmup_steps=100_000,
-    phase_in_updates=1,
     policy_delay=2,
     polyak=0.005,
     batch_size=256,
@@ -90,7 +89,6 @@ SL_SAC = OffPolicyConfig(
         aggregation="mean-min",
         hidden=(256, 256),
         normalisation="none",
-        first_discount=0.99,
         discount=0.99,
         optimiser=ASGLD,
     ),
@@ -141,8 +139,7 @@ SL_SAC = OffPolicyConfig(
 SL_SAC_2 = replace(
     SL_SAC,
     steps=200_000,
-    multiplier_warmup_steps=30_000,
-    phase_in_updates=50_000,
+    multiplier_warmup_steps=SL_SAC.warmup_steps,
     policy_delay=3,
     polyak=0.02,
     batch_size=128,
@@ -164,8 +161,7 @@ SL_SAC_2 = replace(
     reward_critic=replace(
         SL_SAC.reward_critic,
         pairs=1,
-        normalisation="batch",
-        first_discount=0.97,
+        normalisation="layer",
         optimiser=replace(ADAM, kind="langevin_adam", learning_rate=1e-3, beta1=0.5),
     ),
     cost_critic=replace(

@@ -67,10 +67,6 @@ class OffPolicyConfig(RunConfig):
     """Uniform random actions and no updates up to here."""
     multiplier_warmup_steps: int
     """The multiplier does not move up to here."""
-    phase_in_updates: int
-    """Updates over which the discount of rewards and, where multiplier.critic_gain is above 0, the
-    price of cost grow to their full size. A limit that holds from the start can hide a gait that is
-    found only beyond it."""
     policy_delay: int
     """The policy and all target networks are updated on every n-th critic update."""
     polyak: float
@@ -94,9 +90,7 @@ class OffPolicyConfig(RunConfig):
         _check_run(self)
         require(0 < self.polyak <= 1, "polyak", self.polyak, "in (0, 1]")
         require_at_least(0, self, "warmup_steps", "multiplier_warmup_steps")
-        require_at_least(
-            1, self, "phase_in_updates", "policy_delay", "replay_capacity", "lookahead_steps"
-        )
+        require_at_least(1, self, "policy_delay", "replay_capacity", "lookahead_steps")
         require(
             self.cost_critic.cost_scaling == "none" or self.multiplier.signal != "critic",
             "cost_critic.cost_scaling", self.cost_critic.cost_scaling,

@@ -18,7 +18,6 @@ LATER_FIELDS = (
     "metadrive.lidar",
     "lookahead_steps",
     "normalise_observations",
-    "phase_in_updates",
     "observation_clip",
     "units",
     "cost_critic.after_termination",
@@ -48,7 +47,6 @@ LATER_FIELDS = (
     "policy.target_noise",
     "policy.target_noise_clip",
     "policy.temperature_learning_rate",
-    "reward_critic.first_discount",
     "reward_critic.normalisation",
 )
 """Config fields that the first recorded runs do not know; any other that is missing was lost."""

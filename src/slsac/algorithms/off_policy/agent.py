@@ -87,7 +87,6 @@ class AgentConfig(NamedTuple):
     multiplier: MultiplierConfig
     tail_fraction: float
     polyak: float
-    phase_in_updates: int
     normalise_observations: bool
     observation_clip: float
 
@@ -105,7 +104,6 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
         multiplier=config.multiplier,
         tail_fraction=config.tail_fraction,
         polyak=config.polyak,
-        phase_in_updates=config.phase_in_updates,
         normalise_observations=config.normalise_observations,
         observation_clip=config.observation_clip,
     )
@@ -201,7 +199,7 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
         def target(next_values: jax.Array) -> jax.Array:
             return reward_critics.bellman_target(
                 batch,
-                discount(state),
+                config.reward_critic.discount,
                 reward.aggregate(next_values),
                 -temperature(state) * next_log_prob,
             )
@@ -240,27 +238,14 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
             metrics = metrics | {CRITIC_SIGNAL: jnp.mean(charge)}
         return state._replace(cost_critic=params, cost_optimiser=optimiser), metrics
 
-    def phase(state: AgentState) -> jax.Array:
-        """How much of the phase-in has passed, from 0 to 1."""
-        return jnp.minimum(1.0, (state.updates + 1) / config.phase_in_updates)
-
-    def discount(state: AgentState) -> jax.Array | float:
-        """Of rewards. Its distance to 1 shrinks geometrically in the phase-in."""
-        first, last = config.reward_critic.first_discount, config.reward_critic.discount
-        if first == last:
-            return last
-        passed = phase(state)
-        return 1.0 - (1.0 - first) ** (1.0 - passed) * (1.0 - last) ** passed
-
-    def price_of(charge: jax.Array, multiplier: jax.Array, state: AgentState) -> jax.Array:
+    def price_of(charge: jax.Array, multiplier: jax.Array) -> jax.Array:
         """lambda + gain (charge - 1) for each state: the slope of an augmented Lagrangian.
 
-        The critic's part is bounded, and the whole phased in.
+        The critic's part is bounded, so that no cost can carry it away.
         """
         bound = config.multiplier.critic_bound
         of_critic = jnp.clip(config.multiplier.critic_gain * (charge - 1.0), -bound, bound)
-        price = jnp.maximum(multiplier + of_critic, 0.0)
-        return jax.lax.stop_gradient(phase(state) ** 2 * price)
+        return jax.lax.stop_gradient(jnp.maximum(multiplier + of_critic, 0.0))
 
     def policy_loss(
         policy: Any,
@@ -279,7 +264,7 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
         charge = cost.charge(state.cost_critic, batch.observation, action, fraction_key)
         price = multiplier
         if config.multiplier.critic_gain:
-            price = price_of(charge, multiplier, state)
+            price = price_of(charge, multiplier)
         loss = jnp.mean(temperature(state) * log_prob - value + price * charge)
         if config.policy.normalise_by_multiplier:
             loss = loss / (1.0 + multiplier)

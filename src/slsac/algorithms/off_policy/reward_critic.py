@@ -55,7 +55,7 @@ _AGGREGATIONS = {"mean-min": mean_of_pair_minima, "min-min": minimum_of_all}
 
 
 def bellman_target(
-    batch: Batch, discount: jax.Array | float, next_value: jax.Array, entropy_bonus: jax.Array
+    batch: Batch, discount: float, next_value: jax.Array, entropy_bonus: jax.Array
 ) -> jax.Array:
     """y = r + gamma (1 - terminated) (Q'(s', a') - alpha log pi(a'|s')); gamma^n over n steps."""
     continues = 1.0 - batch.terminated

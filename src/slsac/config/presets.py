@@ -151,7 +151,7 @@ SL_SAC_2 = replace(
         SL_SAC.policy,
         temperature=0.013,
         automatic_temperature=True,
-        target_entropy=-0.5,
+        target_entropy=-0.3,
         temperature_learning_rate=1e-3,
         averaging_rate=0.005,
         target_network=False,

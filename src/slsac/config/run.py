@@ -103,6 +103,10 @@ class OffPolicyConfig(RunConfig):
             "false unless units is task and normalise_observations is false",
         )  # fmt: skip
         require(
+            self.units == "scale-free" or self.multiplier.critic_gain == 0,
+            "multiplier.critic_gain", self.multiplier.critic_gain, "0 unless units is scale-free",
+        )  # fmt: skip
+        require(
             self.units == "task" or self.cost_critic.cost_scaling == "none",
             "cost_critic.cost_scaling", self.cost_critic.cost_scaling,
             "none where units is scale-free",

@@ -27,8 +27,8 @@ from tests.support.runs import quick_config, stopped, undisturbed
 
 Start = Callable[..., OffPolicyTrainer]
 
-ALGOS = ("sl-sac", "sac-lag", "td3-lag", "sac-pid", "td3-pid", "wcsac")
-BASELINES = ALGOS[1:]
+ALGOS = ("sl-sac", "sl-sac-2", "sac-lag", "td3-lag", "sac-pid", "td3-pid", "wcsac")
+BUT_SL_SAC = ALGOS[1:]
 
 
 def expected_cost(trainer: OffPolicyTrainer, observation: np.ndarray) -> float:
@@ -62,6 +62,12 @@ def test_values_of_the_chain(start: Start, algo: str) -> None:
 
 
 MULTIPLIERS: dict[str, dict[str, Any]] = {
+    # Under so short a horizon a reward of 1 weighs ten times what it does in the presets.
+    "sl-sac-2": {
+        "multiplier__integral_gain": 3e-3,
+        "multiplier__maximum": 20.0,
+        "policy__automatic_temperature": False,
+    },
     "sac-lag": {"multiplier__learning_rate": 3e-4},
     "td3-lag": {"multiplier__learning_rate": 3e-4, "policy__temperature": 0.0},
     "sac-pid": {
@@ -86,7 +92,7 @@ MULTIPLIERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("algo", BASELINES)
+@pytest.mark.parametrize("algo", BUT_SL_SAC)
 def test_the_binding_constraint_is_kept(start: Start, algo: str) -> None:
     trainer = start("ProbeChoice-v0", algo, **(CHOICE | MULTIPLIERS[algo]))
     trainer.advance(7_000)
@@ -95,7 +101,7 @@ def test_the_binding_constraint_is_kept(start: Start, algo: str) -> None:
     assert mean_return >= 0.85 * Choice.BEST_SAFE_RETURN
 
 
-@pytest.mark.parametrize("algo", BASELINES)
+@pytest.mark.parametrize("algo", BUT_SL_SAC)
 def test_resumed_and_repeated_runs_equal_undisturbed_ones(tmp_path: Path, algo: str) -> None:
     overrides: dict[str, Any] = {"multiplier__initial": 0.1}
     if algo == "td3-lag":

@@ -29,8 +29,9 @@ from slsac.report.curves import (
     window_steps,
 )
 from slsac.report.formats import Cell, Section, as_html
-from slsac.report.read import WITHOUT_EFFECT, Group, Run
+from slsac.report.read import Group, Run
 from slsac.report.table import Summary, algorithms, marks, sections, summarise_runs, task_label
+from slsac.runs.identity import WITHOUT_EFFECT
 from slsac.runs.layout import CALIBRATION, CONFIG, POLICY, policy_digest
 
 

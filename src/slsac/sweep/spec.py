@@ -15,7 +15,7 @@ from slsac.config import Config
 from slsac.config.overrides import as_flags, dotted, with_overrides
 from slsac.config.presets import ALGORITHMS, preset
 from slsac.envs import require_known
-from slsac.errors import InvalidInput, unknown_name
+from slsac.errors import InvalidInput, brief, unknown_name
 from slsac.sweep.products import PRODUCTS
 
 AXES = ("algo", "env", "seed", "steps")
@@ -158,27 +158,27 @@ def _folder(name: str) -> str:
 
 def _mapping(value: Any, field: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidInput(f"{field} is {value!r}; it must be a mapping of names to values")
+        raise InvalidInput(f"{field} is {brief(value)}; it must be a mapping of names to values")
     return {str(name): item for name, item in value.items()}
 
 
 def _list(value: Any, field: str) -> list[Any]:
     if not isinstance(value, list) or not value:
-        raise InvalidInput(f"{field} is {value!r}; it must be a list with at least one item")
+        raise InvalidInput(f"{field} is {brief(value)}; it must be a list with at least one item")
     return value
 
 
 def _names(value: Any, field: str) -> tuple[str, ...]:
     for item in _list(value, field):
         if not isinstance(item, str):
-            raise InvalidInput(f"{field} has {item!r}; it must be a list of names")
+            raise InvalidInput(f"{field} has {brief(item)}; it must be a list of names")
     return _distinct(value, field)
 
 
 def _distinct(values: list[Any], field: str) -> tuple[Any, ...]:
     for value in values:
         if values.count(value) > 1:
-            raise InvalidInput(f"{field} has {value!r} twice; each must be there once")
+            raise InvalidInput(f"{field} has {brief(value)} twice; each must be there once")
     return tuple(values)
 
 
@@ -189,14 +189,16 @@ def _whole(value: Any, field: str, least: int) -> int:
     except (TypeError, ValueError):
         number = float("nan")
     if isinstance(value, bool) or not number.is_integer() or number < least:
-        raise InvalidInput(f"{field} is {value!r}; it must be a whole number of at least {least}")
+        raise InvalidInput(
+            f"{field} is {brief(value)}; it must be a whole number of at least {least}"
+        )
     return int(number)
 
 
 def _plain(value: Any, field: str) -> str:
     if not isinstance(value, str) or not PLAIN_NAME.fullmatch(value):
         raise InvalidInput(
-            f"{field} is {value!r}; it must be made of letters, digits, '.', '_' and '-'"
+            f"{field} is {brief(value)}; it must be made of letters, digits, '.', '_' and '-'"
         )
     return value
 
@@ -212,7 +214,7 @@ def _cells(value: Any, field: str) -> dict[str, Any]:
     for name in AXES:
         if name in cells:
             raise InvalidInput(
-                f"{field}.{name} is {cells[name]!r}; algos, envs, seeds and steps are set at the "
+                f"{field}.{name} is {brief(cells[name])}; algos, envs, seeds and steps are set at the "
                 "top of a spec"
             )
     return cells

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from slsac.config.overrides import differing
 from slsac.errors import InvalidInput
-from slsac.report.read import WITHOUT_EFFECT
 from slsac.runs import config_file
+from slsac.runs.identity import WITHOUT_EFFECT
 from slsac.runs.layout import CONFIG, EVALUATIONS, PROGRESS, TIMING
 from slsac.runs.steps import completed_step
 from slsac.sweep.process import last_line

@@ -19,7 +19,7 @@ from slsac.config import Config, OffPolicyConfig
 from slsac.config.overrides import differing
 from slsac.display import Display
 from slsac.errors import InvalidInput
-from slsac.runs import checkpoint, config_file, provenance
+from slsac.runs import checkpoint, config_file, identity, provenance
 from slsac.runs.layout import CHECKPOINTS, EXACT_LOGS, POLICY, PROGRESS, REPLAY, TIMING
 from slsac.runs.log import read_lines
 from slsac.runs.steps import reached_step
@@ -60,6 +60,7 @@ def start(
     _require_alike(config, theirs, source)
     assert isinstance(config, OffPolicyConfig)
     changed = provenance.differences(recorded, provenance.describe())
+    changed += launch.changes_by_hand(source)
     if "before_resume" in recorded:
         changed.append("it has itself been resumed with --inexact")
     if changed and not inexact:
@@ -77,7 +78,7 @@ def start(
     launch.tried_env(config.env, config)[0].close()
     with launch.claimed(run, overwrite=overwrite) as lock:
         shutil.copytree(source / REPLAY, run / REPLAY, copy_function=copy_sparsely)
-        facts = {**shared.facts, "multiplier": begun}
+        facts = {**shared.facts, "run": identity.of_run(config, spec), "multiplier": begun}
         facts["log_offsets"] = _copy_logs(source, run, shared.facts, config.multiplier.signal)
         checkpoint.write(run / CHECKPOINTS, shared.path.name, shared.tensors, facts)
         save_arrays(run / POLICY, _part(shared.tensors, "policy"))
@@ -137,9 +138,15 @@ def _shared_checkpoint(
             f"{theirs.replay_capacity:,}, which may have lost its first steps"
         )
     try:
-        return checkpoint.load(folder / names[-1])
+        shared = checkpoint.load(folder / names[-1])
     except checkpoint.Damaged as error:
         raise InvalidInput(f"--from {source}: its checkpoint is damaged: {error}") from None
+    if shared.facts.get("run") != config_file.read_identity(source).run:
+        raise InvalidInput(f"--from {source}: {shared.path} is of another run")
+    missing = {"step", "multiplier", "log_offsets"} - shared.facts.keys()
+    if missing:
+        raise InvalidInput(f"--from {source}: {shared.path} lacks {', '.join(sorted(missing))}")
+    return shared
 
 
 def _copy_logs(source: Path, run: Path, facts: dict[str, Any], signal: str) -> dict[str, int]:

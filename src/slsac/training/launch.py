@@ -278,7 +278,7 @@ def resume(
     """
     config, spec, recorded = config_file.read(run)
     now = provenance.describe()
-    changed = provenance.differences(recorded, now)
+    changed = provenance.differences(recorded, now) + changes_by_hand(run)
     if changed and not inexact:
         raise InvalidInput(
             f"run {str(run)!r} cannot be repeated exactly here ({'; '.join(changed)}); "
@@ -303,5 +303,16 @@ def resume(
         trainer.load_checkpoint()
         origin = {**now, "before_resume": recorded} if changed else recorded
         config_file.write(config, run, trainer.spec, origin)
+        if changed:
+            # A checkpoint from before runs had an identity now gets one.
+            trainer.save_checkpoint()
         opened.pop_all()
     return trainer
+
+
+def changes_by_hand(run: Path) -> list[str]:
+    """What the config of ``run`` says against its being as slsac wrote it."""
+    identity = config_file.read_identity(run)
+    if identity.run is None:
+        return [f"{CONFIG} has no identity: it is of an older version, or was changed by hand"]
+    return [f"{CONFIG} was changed by hand"] if identity.edited else []

@@ -19,10 +19,11 @@ from slsac.display import Display, Silent
 from slsac.envs import copies_of, env_source, for_evaluation, make_env
 from slsac.envs.play import Lanes
 from slsac.errors import InvalidInput
-from slsac.evaluate import evaluate
+from slsac.evaluate import evaluate, require_episodes
 from slsac.networks import row_by_row
 from slsac.runs import config_file, policy
 from slsac.runs.steps import reached_step
+from slsac.seeds import require_seed
 from slsac.stats.summary import Evaluation
 from slsac.training import launch
 from slsac.training.replay import copy_sparsely
@@ -170,14 +171,12 @@ class Agent:
         self, episodes: int = 30, *, seed: int | None = None, deterministic: bool = True
     ) -> Evaluation:
         """Plays whole episodes from fixed seeds; gives arrays of returns, costs and lengths."""
-        if episodes < 1:
-            raise InvalidInput(f"episodes is {episodes}; it must be at least 1")
-        if seed is not None and seed < 0:
-            raise InvalidInput(f"seed is {seed}; it must be at least 0")
+        require_episodes(episodes)
+        seed = self.config.seed if seed is None else seed
+        require_seed(seed)
         if self._evaluation_env is None:
             self._evaluation_env = Lanes(copies_of(self._env_source).evaluation)
         config_file.require_same_task(self._evaluation_env.take(1)[0].spec, self.spec)
-        seed = self.config.seed if seed is None else seed
         self._sample_key = jax.random.PRNGKey(seed)
         if deterministic:
             return evaluate(
@@ -199,6 +198,8 @@ class Agent:
         from slsac import video
 
         video.require_mp4(Path(file))
+        seed = self.config.seed if seed is None else seed
+        require_seed(seed)
         if episodes < 1:
             raise InvalidInput(f"video_episodes is {episodes}; it must be at least 1")
         video.prepare()
@@ -213,7 +214,7 @@ class Agent:
                 self._act,
                 Path(file),
                 episodes=episodes,
-                seed=self.config.seed if seed is None else seed,
+                seed=seed,
                 cost_limit=self.config.cost_limit,
             )
         finally:

@@ -33,12 +33,13 @@ from slsac.config import Config, OffPolicyConfig
 from slsac.envs import copies_of, env_source, for_certificate, for_evaluation, make_env
 from slsac.envs.play import Lanes, Predict
 from slsac.errors import InvalidInput
-from slsac.evaluate import evaluate
+from slsac.evaluate import evaluate, require_episodes
 from slsac.networks import row_by_row
 from slsac.runs.config_file import require_same_task
 from slsac.runs.layout import CERTIFICATE
 from slsac.runs.policy import TrainedRun, load_learned
-from slsac.seeds import Branch, episode_seed
+from slsac.runs.schema import Misfit
+from slsac.seeds import Branch, episode_seed, require_seed
 from slsac.stats.bounds import discounted_cost_limit
 from slsac.stats.confidence import at_least_seen, require_confidence
 from slsac.stats.summary import Evaluation, joined, summarise
@@ -72,10 +73,9 @@ def certify(
         env: needed where the run was made on an env object or a function.
     """
     require_confidence(confidence)
-    if episodes < 2:
-        raise InvalidInput(f"episodes is {episodes}; it must be at least 2")
-    if seed is not None and seed < 0:
-        raise InvalidInput(f"seed is {seed}; it must be at least 0")
+    require_episodes(episodes, least=2)
+    if seed is not None:
+        require_seed(seed)
     if max_step_cost is not None and not (math.isfinite(max_step_cost) and max_step_cost > 0.0):
         raise InvalidInput(f"max_step_cost is {max_step_cost}; it must be finite and above 0")
 
@@ -185,8 +185,8 @@ def _without_critic(run: Path, learned: TrainedRun) -> Calibration | NotCalibrat
     if not isinstance(learned.config, OffPolicyConfig):
         algo = learned.config.algo
         return NotCalibrated(f"the cost critic of {algo} values states, not actions")
-    with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-        recorded = calibration_from_json((run / CERTIFICATE).read_text())
+    with contextlib.suppress(FileNotFoundError, Misfit):
+        recorded = calibration_from_json((run / CERTIFICATE).read_bytes())
         if recorded.policy_sha256 == learned.policy_sha256:
             return recorded
     return NotCalibrated("the critic is not there: the folder holds no checkpoint of this policy")

@@ -62,8 +62,11 @@ class Parser(argparse.ArgumentParser):
         raise InvalidInput(message)
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options of one command; ``arguments`` are the process's own if None."""
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of one command."""
+    for argument in arguments:
+        if "\0" in argument:  # no path can have it, and none of the functions that take one says so
+            raise InvalidInput(f"argument {argument!r} is not allowed: it holds a NUL character")
     options, rest = _parser().parse_known_args(arguments)
     if options.command == "train":
         options.overrides = train.parse_overrides(rest)
@@ -80,11 +83,19 @@ def run_command(options: argparse.Namespace) -> int:
 def _parser() -> Parser:
     parser = Parser(prog="slsac", description="Safe reinforcement learning that controls the tail.")
     parser.add_argument("--version", action="version", version=f"slsac {__version__}")
+    _add_debug(parser)
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
         # argparse leaves a command out of the list if it is not given the keyword `help`.
         listed: dict[str, Any] = {"help": command.HELP} if command.HELP else {}
-        command.add_arguments(
-            subparsers.add_parser(name, description=command.HELP, allow_abbrev=False, **listed)
+        subparser = subparsers.add_parser(
+            name, description=command.HELP, allow_abbrev=False, **listed
         )
+        command.add_arguments(subparser)
+        _add_debug(subparser)
     return parser
+
+
+def _add_debug(parser: Parser) -> None:
+    """The flag is `main`'s, which looks for it before anything is parsed."""
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from slsac.training.launch import Trainer
 
 HELP = "train an agent"
-SWITCHES = ("overwrite", "inexact")
+SWITCHES = ("overwrite", "inexact", "debug")
 """Flags that take no value."""
 
 
@@ -108,6 +108,7 @@ def _train_seeds(
 ) -> int:
     from slsac.display import Labelled
     from slsac.training import cohort
+    from slsac.training.failures import MACHINE_FAILURES
 
     together = cohort.start(
         config, seeds, folder,
@@ -122,8 +123,8 @@ def _train_seeds(
     except KeyboardInterrupt:
         display.note(f"stopped at step {together.step:,}; continue each: slsac resume --inexact")
         return 130
-    except OSError as error:
-        together.trainers[0].session.failures.fail(f"{error} at step {together.step}", error)
+    except MACHINE_FAILURES as error:
+        together.trainers[0].session.failures.of_machine(together.step, error)
     finally:
         together.close()
     display.note(f"results are in {runs}")
@@ -152,6 +153,7 @@ def announce(trainer: Trainer, display: Terminal) -> None:
 def train_to_end(trainer: Trainer, display: Terminal) -> int:
     """Train to the run's last step, evaluate, and return the exit code; closes the trainer."""
     from slsac.runs.layout import CONFIG, EXACT_LOGS, POLICY
+    from slsac.training.failures import MACHINE_FAILURES
 
     try:
         trainer.advance(trainer.config.steps)
@@ -161,8 +163,8 @@ def train_to_end(trainer: Trainer, display: Terminal) -> int:
     except KeyboardInterrupt:
         display.note(f"stopped at step {trainer.step:,}; continue: slsac resume {trainer.run}")
         return 130
-    except OSError as error:
-        trainer.session.failures.fail(f"{error} at step {trainer.step}", error)
+    except MACHINE_FAILURES as error:
+        trainer.session.failures.of_machine(trainer.step, error)
     finally:
         trainer.close()
     display.note(

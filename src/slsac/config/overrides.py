@@ -193,11 +193,14 @@ def _coerce(value: Any, hint: Any, name: str) -> Any:
         try:
             # Text goes through float, so that 1e6 is a whole number too.
             number = float(value) if isinstance(value, str) else value
-            if not isinstance(value, bool) and number == int(number) and abs(number) < 2**63:
-                return int(number)
+            whole = int(number) if not isinstance(value, bool) and number == int(number) else None
         except (TypeError, ValueError, OverflowError):
-            pass
-        raise InvalidInput(f"{name} is {brief(value)}; it must be a whole number")
+            whole = None
+        if whole is None:
+            raise InvalidInput(f"{name} is {brief(value)}; it must be a whole number")
+        if abs(whole) >= 2**63:
+            raise InvalidInput(f"{name} is {brief(value)}; it must be below 2**63")
+        return whole
     if hint is float:
         try:
             if not isinstance(value, bool) and math.isfinite(float(value)):

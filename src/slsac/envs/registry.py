@@ -15,6 +15,7 @@ import gymnasium as gym
 
 from slsac.config import Config
 from slsac.config.presets import METADRIVE
+from slsac.envs.contract import require_spec
 from slsac.envs.gymnasium import GymnasiumEnv, registered_spec
 from slsac.envs.metadrive import MetaDriveFactory
 from slsac.envs.probe import PROBES
@@ -107,7 +108,8 @@ def _require_no_window(render_mode: str | None) -> None:
 
 
 def _with_fixed_horizon(env: Any, horizon: int | None) -> SafeEnv:
-    """``env``. Raise InvalidInput unless ``horizon`` is its own or None."""
+    """``env``. Raise InvalidInput unless its spec makes sense and ``horizon`` is its own or None."""
+    require_spec(env.spec)
     if horizon not in (None, env.spec.horizon):
         raise InvalidInput(
             f"horizon is {horizon}; allowed: {env.spec.horizon}, which this env has fixed"

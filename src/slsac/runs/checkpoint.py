@@ -69,7 +69,9 @@ STATE = record(
                 }
             )
         ),
-        "log_offsets": Optional(record({}, others=whole)),
+        "log_offsets": Optional(
+            record({"progress": whole, "episodes": whole, "evaluations": whole})
+        ),
     }
 )
 """The facts that parts of a run keep in ``state.json``. Which of them there must be differs from

@@ -157,7 +157,8 @@ def _spec_from(sizes: dict[str, Any]) -> EnvSpec:
     for name in sizes:
         if name not in EnvSpec._fields:
             raise unknown_name("field of spec", name, EnvSpec._fields)
-    return EnvSpec(**{name: tuple(v) if isinstance(v, list) else v for name, v in sizes.items()})
+    bounds = {name: tuple(sizes[name]) for name in ("action_low", "action_high")}
+    return EnvSpec(**sizes | bounds)
 
 
 def _filled(values: dict[str, Any], known: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -78,10 +78,21 @@ def anything(value: Any, name: str) -> None:
     """Fits always."""
 
 
+def nothing(value: Any, name: str) -> None:
+    """Fits never: for fields that must not be there."""
+    raise Misfit(f"{name} is no field of it")
+
+
 def number(value: Any, name: str) -> None:
     """A finite number."""
     if not _is_number(value):
         raise _misfit(value, name, "a finite number")
+
+
+def figure(value: Any, name: str) -> None:
+    """A number that may be missing or not finite, as a log may have it."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise _misfit(value, name, "a number or null")
 
 
 def whole(value: Any, name: str) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from slsac.config import Config
 from slsac.config.overrides import differing
-from slsac.errors import InvalidInput
+from slsac.errors import InvalidInput, RunDamaged
 from slsac.formatting import duration
 from slsac.runs import config_file
 from slsac.runs.layout import TIMING
@@ -52,9 +52,9 @@ def timed_runs(folders: Sequence[Path]) -> list[TimedRun]:
         run = log.parent
         try:
             config, _, provenance = config_file.read(run)
-        except InvalidInput:
+            rate = learning_steps_per_second(log, config)
+        except (InvalidInput, RunDamaged):
             continue
-        rate = learning_steps_per_second(log, config)
         # Seeds that learn together share a process, which says nothing about one alone.
         if rate is not None and provenance.get("together", 1) == 1:
             timed.append(TimedRun(run, config, provenance.get("cores", 0), rate))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from slsac.config.overrides import as_flags, dotted, with_overrides
 from slsac.config.presets import ALGORITHMS, preset
 from slsac.envs import require_known
 from slsac.errors import InvalidInput, brief, unknown_name
+from slsac.runs import schema
 from slsac.sweep.products import PRODUCTS
 
 AXES = ("algo", "env", "seed", "steps")
@@ -66,10 +68,11 @@ class Trial:
 def load(path: Path) -> Spec:
     """The spec in a YAML file; errors name the file, the field, its value and what is allowed."""
     try:
-        values = yaml.safe_load(path.read_text())
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        schema.require_modest(values)
     except FileNotFoundError:
         raise InvalidInput(f"spec {str(path)!r} does not exist; it must be a YAML file") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
         raise InvalidInput(f"spec {str(path)!r} cannot be read: {reason}") from None
     try:
@@ -176,8 +179,8 @@ def _names(value: Any, field: str) -> tuple[str, ...]:
 
 
 def _distinct(values: list[Any], field: str) -> tuple[Any, ...]:
-    for value in values:
-        if values.count(value) > 1:
+    for value, times in Counter(values).items():
+        if times > 1:
             raise InvalidInput(f"{field} has {brief(value)} twice; each must be there once")
     return tuple(values)
 
@@ -186,7 +189,7 @@ def _whole(value: Any, field: str, least: int) -> int:
     # YAML reads 1e6 as text.
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if isinstance(value, bool) or not number.is_integer() or number < least:
         raise InvalidInput(
@@ -214,8 +217,8 @@ def _cells(value: Any, field: str) -> dict[str, Any]:
     for name in AXES:
         if name in cells:
             raise InvalidInput(
-                f"{field}.{name} is {brief(cells[name])}; algos, envs, seeds and steps are set at the "
-                "top of a spec"
+                f"{field}.{name} is {brief(cells[name])}; algos, envs, seeds and steps are set at "
+                "the top of a spec"
             )
     return cells
 

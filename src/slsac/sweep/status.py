@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from slsac.config.overrides import differing
 from slsac.errors import InvalidInput
-from slsac.runs import config_file
+from slsac.runs import config_file, schema
 from slsac.runs.identity import WITHOUT_EFFECT
 from slsac.runs.layout import CONFIG, EVALUATIONS, PROGRESS, TIMING
+from slsac.runs.log import LINES
 from slsac.runs.steps import completed_step
 from slsac.sweep.process import last_line
 from slsac.sweep.spec import Trial
@@ -54,10 +54,9 @@ def read_figures(trial: Trial) -> Figures:
 
 def _last_record(path: Path) -> dict[str, Any]:
     try:
-        record = json.loads(last_line(path) or "{}")
-    except ValueError:
+        return schema.parse_json(last_line(path).encode(), LINES[path.name])
+    except schema.Misfit:
         return {}
-    return record if isinstance(record, dict) else {}
 
 
 def is_done(trial: Trial, cores: int, *, inexact: bool) -> bool:

@@ -18,10 +18,11 @@ from slsac.algorithms import multiplier as multipliers
 from slsac.config import Config, OffPolicyConfig
 from slsac.config.overrides import differing
 from slsac.display import Display
+from slsac.envs.sources import close_env
 from slsac.errors import InvalidInput
 from slsac.runs import checkpoint, config_file, identity, provenance
 from slsac.runs.layout import CHECKPOINTS, EXACT_LOGS, POLICY, PROGRESS, REPLAY, TIMING
-from slsac.runs.log import read_lines
+from slsac.runs.log import parse_lines, read_lines
 from slsac.runs.steps import reached_step
 from slsac.runs.tensors import save_arrays
 from slsac.training import launch
@@ -75,7 +76,7 @@ def start(
             f"multiplier.rule is {config.multiplier.rule}; it begins at {begun.value:g} where "
             f"{source} has {shared.facts['multiplier'][0]:g}"
         )
-    launch.tried_env(config.env, config)[0].close()
+    close_env(launch.tried_env(config.env, config)[0])
     with launch.claimed(run, overwrite=overwrite) as lock:
         shutil.copytree(source / REPLAY, run / REPLAY, copy_function=copy_sparsely)
         facts = {**shared.facts, "run": identity.of_run(config, spec), "multiplier": begun}
@@ -156,11 +157,11 @@ def _copy_logs(source: Path, run: Path, facts: dict[str, Any], signal: str) -> d
         name = file.removesuffix(".jsonl")
         data = (source / file).read_bytes()[: offsets[name]]
         if file == PROGRESS:
-            lines: list[dict[str, Any]] = [json.loads(line) for line in data.splitlines()]
-            lines = [line | {"signal": line[SIGNALS[signal]]} for line in lines]
+            lines = parse_lines(data, source / file)
+            lines = [line | {"signal": line.get(SIGNALS[signal])} for line in lines]
             data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
         (run / file).write_bytes(data)
         lengths[name] = len(data)
     times = [line for line in read_lines(source / TIMING) if line["step"] <= step]
-    (run / TIMING).write_text("".join(f"{json.dumps(line)}\n" for line in times))
+    (run / TIMING).write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in times))
     return lengths

@@ -17,6 +17,8 @@ from slsac import algorithms
 from slsac.config import Config, OffPolicyConfig, OnPolicyConfig
 from slsac.display import Display, Silent
 from slsac.envs import Copies, copies_of, env_source, is_factory, make_env
+from slsac.envs.contract import as_observation, as_step
+from slsac.envs.sources import close_env
 from slsac.errors import EnvFailed, InvalidInput, env_failures
 from slsac.runs import config_file, provenance
 from slsac.runs.layout import (
@@ -157,8 +159,8 @@ def tried_env(env: Any, config: Config) -> tuple[SafeEnv, Copies]:
         _close_after(opened, tried, source)
         try:
             with env_failures():
-                tried.reset(0)
-                tried.step(np.zeros(tried.spec.action_size, np.float32))
+                as_observation(tried.reset(0), tried.spec)
+                as_step(tried.step(np.zeros(tried.spec.action_size, np.float32)), tried.spec)
         except EnvFailed as error:
             raise EnvFailed(f"the environment failed in its first step: {error}") from error
         copies = copies_of(source)
@@ -170,7 +172,7 @@ def tried_env(env: Any, config: Config) -> tuple[SafeEnv, Copies]:
 def _close_after(opened: contextlib.ExitStack, env: SafeEnv, source: Any) -> None:
     """Has a failed start close the env that it made; one that it was given stays open."""
     if isinstance(source, str) or is_factory(source):
-        opened.callback(env.close)
+        opened.callback(close_env, env)
 
 
 @contextlib.contextmanager

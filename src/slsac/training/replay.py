@@ -242,12 +242,12 @@ class Replay:
         slots = np.arange(start, min(start + self._block, self._added)) % self._length
         checksum = 0
         for ring in self._of_transitions():
-            checksum = zlib.crc32(ring[slots], checksum)
+            checksum = zlib.crc32(ring[slots].data, checksum)
         first, last = self._observation_rows[slots[[0, -1]]].tolist()
         if not 0 <= last - first < 2 * len(slots):
             return 0  # nobody has written such rows
         seen = np.arange(first, last + 2) % self._rows
-        return zlib.crc32(self._observations[seen], checksum)
+        return zlib.crc32(self._observations[seen].data, checksum)
 
 
 def copy_sparsely(source: str, target: str) -> None:

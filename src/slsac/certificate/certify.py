@@ -30,7 +30,14 @@ from slsac.certificate.contents import (
 )
 from slsac.certificate.statements import cost_statements, verdict
 from slsac.config import Config, OffPolicyConfig
-from slsac.envs import copies_of, env_source, for_certificate, for_evaluation, make_env
+from slsac.envs import (
+    copies_of,
+    env_source,
+    for_certificate,
+    for_evaluation,
+    import_installed,
+    make_env,
+)
 from slsac.envs.play import Lanes, Predict
 from slsac.errors import InvalidInput
 from slsac.evaluate import evaluate, require_episodes
@@ -64,6 +71,7 @@ def certify(
     seed: int | None = None,
     max_step_cost: float | None = None,
     env: Any = None,
+    trust_env: bool = False,
     tick: Tick = lambda what, done, total: None,
 ) -> tuple[Certificate, Evaluation]:
     """The certificate of a run's newest policy, and the episodes behind it.
@@ -71,6 +79,7 @@ def certify(
     Args:
         max_step_cost: largest possible cost of one step; needed only for tasks of your own.
         env: needed where the run was made on an env object or a function.
+        trust_env: import the module that the run's files name from the working directory too.
     """
     require_confidence(confidence)
     require_episodes(episodes, least=2)
@@ -83,6 +92,8 @@ def certify(
     learned = load_learned(run)
     substitute = _without_critic(run, learned) if learned.cost_critic is None else None
     config, spec = learned.config, learned.spec
+    if env is None and not trust_env:
+        import_installed(config.env)
     source = for_certificate(env_source(config.env if env is None else env, config))
     if max_step_cost is None and family(config.env) != "other":
         max_step_cost = 1.0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from slsac.cli.evaluate import add_trust
+
 HELP = "continue a run exactly where it stopped"
 
 
@@ -14,6 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--inexact", action="store_true", help="continue even if versions have changed"
     )
+    add_trust(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -37,7 +40,11 @@ def run(options: argparse.Namespace) -> int:
     display = Terminal(config.steps, config.cost_limit)
     try:
         trainer = launch.resume(
-            folder, steps=options.steps, inexact=options.inexact, display=display
+            folder,
+            steps=options.steps,
+            inexact=options.inexact,
+            trust_env=options.trust_env,
+            display=display,
         )
         announce(trainer, display)
         display.note(f"resuming at step {trainer.step:,}")

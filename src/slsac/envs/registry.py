@@ -108,7 +108,7 @@ def _require_no_window(render_mode: str | None) -> None:
 
 
 def _with_fixed_horizon(env: Any, horizon: int | None) -> SafeEnv:
-    """``env``. Raise InvalidInput unless its spec makes sense and ``horizon`` is its own or None."""
+    """``env``. Raise InvalidInput unless its spec is sound and ``horizon`` is its own or None."""
     require_spec(env.spec)
     if horizon not in (None, env.spec.horizon):
         raise InvalidInput(

@@ -86,7 +86,7 @@ def start(
         origin = {"algo": theirs.algo, "steps": facts["step"], "commit": recorded.get("commit")}
         config_file.write(config, run, spec, {**recorded, "branched_from": origin})
         lock.release()
-    trainer = launch.resume(run, inexact=inexact, display=display)
+    trainer = launch.resume(run, inexact=inexact, trust_env=True, display=display)
     assert isinstance(trainer, OffPolicyTrainer)
     return trainer
 

@@ -16,7 +16,7 @@ import numpy as np
 from slsac import algorithms
 from slsac.config import Config, OffPolicyConfig, OnPolicyConfig
 from slsac.display import Display, Silent
-from slsac.envs import Copies, copies_of, env_source, is_factory, make_env
+from slsac.envs import Copies, copies_of, env_source, import_installed, is_factory, make_env
 from slsac.envs.contract import as_observation, as_step
 from slsac.envs.sources import close_env
 from slsac.errors import EnvFailed, InvalidInput, env_failures
@@ -270,6 +270,7 @@ def resume(
     steps: int | None = None,
     env: Any = None,
     inexact: bool = False,
+    trust_env: bool = False,
     display: Display | None = None,
 ) -> Trainer:
     """A trainer at the newest checkpoint of ``run``, ready to continue exactly from there.
@@ -277,8 +278,12 @@ def resume(
     Args:
         steps: a new total number of steps.
         inexact: continue although versions or cores have changed, so that bits will differ.
+        trust_env: import the module that the run's files name from the working directory too.
     """
     config, spec, recorded = config_file.read(run)
+    _refuse_links(run)
+    if env is None and not trust_env:
+        import_installed(config.env)
     now = provenance.describe()
     changed = provenance.differences(recorded, now) + changes_by_hand(run)
     if changed and not inexact:
@@ -310,6 +315,13 @@ def resume(
             trainer.save_checkpoint()
         opened.pop_all()
     return trainer
+
+
+def _refuse_links(run: Path) -> None:
+    """Raise InvalidInput for links among a run's files: whoever writes to them writes elsewhere."""
+    for name in RUN_FILES:
+        if (run / name).is_symlink():
+            raise InvalidInput(f"{run / name} is a link; a run that is resumed must hold no links")
 
 
 def changes_by_hand(run: Path) -> list[str]:

@@ -121,6 +121,8 @@ class Replay:
     def _require_file(path: Path, size: int) -> None:
         if not path.exists():
             raise RunDamaged(f"{path} is missing; a run cannot continue without its replay")
+        if path.is_symlink():
+            raise RunDamaged(f"{path} is a link; a replay must be the run's own")
         if path.stat().st_size != size:
             raise RunDamaged(
                 f"{path} has {path.stat().st_size} bytes; this capacity and task need {size}"

@@ -21,7 +21,7 @@ def printable(text: str) -> str:
 
 def one_line(text: str) -> str:
     """``text`` without line ends and without characters that a terminal obeys."""
-    return printable(" ".join(text.split()))
+    return printable(" ".join(text.splitlines()))
 
 
 def number(value: float | None, digits: int) -> str:

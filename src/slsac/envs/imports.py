@@ -22,7 +22,10 @@ def import_named(env_id: str) -> None:
         return
     sys.path.append(os.getcwd())  # where a user's module is; a console script does not add it
     if not _imported(env_id, module):
-        raise InvalidInput(f"env {env_id!r}: module {module!r} does not exist")
+        raise InvalidInput(
+            f"env {env_id!r}: module {module!r} cannot be imported: ModuleNotFoundError: it is "
+            "neither installed nor in the working directory"
+        )
 
 
 def import_installed(env_id: str) -> None:

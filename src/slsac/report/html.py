@@ -18,7 +18,7 @@ import numpy as np
 from slsac._version import __version__
 from slsac.config.overrides import dotted, to_dict
 from slsac.errors import InvalidInput
-from slsac.formatting import cost_digits
+from slsac.formatting import cost_digits, one_line, printable
 from slsac.report.aggregate import GroupResult
 from slsac.report.curves import (
     Band,
@@ -77,11 +77,11 @@ def page(summary: Summary) -> str:
             f"<h3>{html.escape(title)}</h3>{_block(section)}" for title, section in by_title.items()
         )
         + "<details><summary>Commands that repeat these runs at the commits above</summary>"
-        f"<pre><code>{html.escape(chr(10).join(listing.code))}</code></pre></details>",
+        f"<pre><code>{html.escape(printable(chr(10).join(listing.code)))}</code></pre></details>",
         "differences": _block(config_differences(summary.groups), "grid"),
         "versions": _block(versions(summary.runs), "wrap"),
         "footer": f"Made by slsac {__version__} from "
-        f"{html.escape(', '.join(_folders(summary.runs)))}. One file, no network.",
+        f"{html.escape(one_line(', '.join(_folders(summary.runs))))}. One file, no network.",
         "data": as_script_json(data(summary)),
         "script": _template("report.js"),
     }
@@ -111,7 +111,7 @@ def _folders(runs: Iterable[Run]) -> list[str]:
 
 
 def _block(section: Section, kind: str = "left") -> str:
-    notes = "".join(f'<p class="note">{html.escape(note)}</p>' for note in section.notes)
+    notes = "".join(f'<p class="note">{html.escape(one_line(note))}</p>' for note in section.notes)
     if not section.rows:
         return notes
     named = html.escape(section.title)

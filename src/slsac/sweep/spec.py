@@ -6,7 +6,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -123,31 +123,38 @@ def parse(values: Any) -> Spec:
 def expand(spec: Spec, out: Path) -> list[Trial]:
     """Every trial of a spec, seed by seed: a sweep cut short has compared all on some seeds."""
     trials = []
+    configs: dict[tuple[str, str, str], Config] = {}
     for variant, seed, env, algo in itertools.product(
         spec.variants or {"": {}}, spec.seeds, spec.envs, spec.algos
     ):
         name = "/".join(
             part for part in (variant, _folder(algo), _folder(env), f"seed{seed}") if part
         )
-        config = preset(algo, env)
-        layers = (
-            spec.common,
-            spec.by_algo.get(algo, {}),
-            spec.by_env.get(env, {}),
-            spec.variants.get(variant, {}),
-            {"seed": seed, "steps": spec.steps},
-        )
-        # Merged first: a layer alone may not be valid with what another one replaces.
-        merged: dict[str, Any] = {}
-        for layer in layers:
-            merged |= {key.replace("-", "_"): value for key, value in dotted(layer).items()}
         try:
-            config = with_overrides(config, merged)
+            if (variant, env, algo) not in configs:
+                configs[variant, env, algo] = _config_of(spec, variant, env, algo)
+            config = replace(configs[variant, env, algo], seed=seed)
         except InvalidInput as error:
             raise InvalidInput(f"{name}: {error}") from None
         trials.append(Trial(name, out / name, config))
     _distinct([trial.name for trial in trials], "the trials' folders")
     return trials
+
+
+def _config_of(spec: Spec, variant: str, env: str, algo: str) -> Config:
+    """The configuration that the trials of all seeds share."""
+    layers = (
+        spec.common,
+        spec.by_algo.get(algo, {}),
+        spec.by_env.get(env, {}),
+        spec.variants.get(variant, {}),
+        {"steps": spec.steps},
+    )
+    # Merged first: a layer alone may not be valid with what another one replaces.
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        merged |= {key.replace("-", "_"): value for key, value in dotted(layer).items()}
+    return with_overrides(preset(algo, env), merged)
 
 
 def train_arguments(trial: Trial) -> list[str]:

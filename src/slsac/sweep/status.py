@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from slsac.config.overrides import differing
-from slsac.errors import InvalidInput
+from slsac.errors import InvalidInput, RunDamaged
 from slsac.runs import config_file, schema
 from slsac.runs.identity import WITHOUT_EFFECT
 from slsac.runs.layout import CONFIG, EVALUATIONS, PROGRESS, TIMING
@@ -77,6 +77,14 @@ def is_done(trial: Trial, cores: int, *, inexact: bool) -> bool:
     if recorded_cores not in (None, cores) and not inexact:
         raise _another_experiment(trial, "cores_per_trial", recorded_cores, cores)
     return False
+
+
+def is_complete(trial: Trial) -> bool:
+    """Whether the final evaluation of a trial is there, or its final state where it has none."""
+    try:
+        return completed_step(trial.run) >= trial.config.steps
+    except (InvalidInput, RunDamaged):
+        return False
 
 
 def _another_experiment(trial: Trial, field: str, recorded: Any, wanted: Any) -> InvalidInput:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
@@ -52,8 +53,8 @@ class Failures:
         if not np.isfinite(observation).all():
             broken.insert(0, "observation")
         if broken:
-            large = [f"{value:g}" for value in numbers.values() if abs(value) > LARGEST_NUMBER]
-            size = f" ({', '.join(large)}; single precision holds 3.4e38)" if large else ""
+            finite = any(math.isfinite(numbers.get(name, math.nan)) for name in broken)
+            size = " (beyond 3.4e38, the largest in single precision)" if finite else ""
             self.fail(
                 f"the environment returned a non-finite {' and '.join(broken)}{size} "
                 f"at step {step}, episode {episode}"

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from slsac.cli.evaluate import add_trust
+from slsac.cli.train import add_env_timeout
 
 HELP = "continue a run exactly where it stopped"
 
@@ -17,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--inexact", action="store_true", help="continue even if versions have changed"
     )
     add_trust(parser)
+    add_env_timeout(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -45,6 +47,7 @@ def run(options: argparse.Namespace) -> int:
             inexact=options.inexact,
             trust_env=options.trust_env,
             display=display,
+            env_timeout=options.env_timeout,
         )
         announce(trainer, display)
         display.note(f"resuming at step {trainer.step:,}")

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import difflib
 import functools
+import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -20,7 +21,13 @@ from slsac.envs.gymnasium import GymnasiumEnv, registered_spec
 from slsac.envs.metadrive import MetaDriveFactory
 from slsac.envs.probe import PROBES
 from slsac.envs.safety_gymnasium import SafetyGymnasiumEnv
-from slsac.envs.sources import another_env, call_factory, for_evaluation, is_factory
+from slsac.envs.sources import (
+    another_env,
+    call_factory,
+    for_certificate,
+    for_evaluation,
+    is_factory,
+)
 from slsac.envs.worker import WorkerEnv
 from slsac.errors import InvalidInput, unknown_name
 from slsac.tasks import METADRIVE_ID, SAFETY_GYMNASIUM, list_envs
@@ -75,6 +82,33 @@ def env_source(env: Any, config: Config) -> Any:
             )
         return env
     return MetaDriveFactory(config.metadrive) if env == METADRIVE_ID and config.metadrive else env
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A factory of envs like ``source``, each in a process that has to answer in time."""
+
+    source: Any
+    seconds: float
+
+    def __call__(self) -> WorkerEnv:
+        make = functools.partial(make_env, self.source)
+        return WorkerEnv(make, source=self, seconds_to_answer=self.seconds)
+
+    def for_evaluation(self) -> Timed:
+        return Timed(for_evaluation(self.source), self.seconds)
+
+    def for_certificate(self) -> Timed:
+        return Timed(for_certificate(self.source), self.seconds)
+
+
+def with_timeout(source: Any, seconds: float | None) -> Any:
+    """``source``, in a process of its own where its calls may take ``seconds`` at most."""
+    if seconds is None:
+        return source
+    if not 0.0 < seconds < math.inf:
+        raise InvalidInput(f"env_timeout is {seconds}; it must be above 0 seconds, and finite")
+    return Timed(source, seconds)
 
 
 class Copies(NamedTuple):

@@ -48,6 +48,7 @@ def start(
     overwrite: bool = False,
     inexact: bool = False,
     display: Display | None = None,
+    env_timeout: float | None = None,
 ) -> OffPolicyTrainer:
     """A trainer in a new run directory, at the end of what it shares with ``source``.
 
@@ -86,7 +87,9 @@ def start(
         origin = {"algo": theirs.algo, "steps": facts["step"], "commit": recorded.get("commit")}
         config_file.write(config, run, spec, {**recorded, "branched_from": origin})
         lock.release()
-    trainer = launch.resume(run, inexact=inexact, trust_env=True, display=display)
+    trainer = launch.resume(
+        run, inexact=inexact, trust_env=True, display=display, env_timeout=env_timeout
+    )
     assert isinstance(trainer, OffPolicyTrainer)
     return trainer
 

@@ -16,7 +16,15 @@ import numpy as np
 from slsac import algorithms
 from slsac.config import Config, OffPolicyConfig, OnPolicyConfig
 from slsac.display import Display, Silent
-from slsac.envs import Copies, copies_of, env_source, import_installed, is_factory, make_env
+from slsac.envs import (
+    Copies,
+    copies_of,
+    env_source,
+    import_installed,
+    is_factory,
+    make_env,
+    with_timeout,
+)
 from slsac.envs.contract import as_observation, as_step
 from slsac.envs.sources import close_env
 from slsac.errors import EnvFailed, InvalidInput, env_failures
@@ -112,16 +120,18 @@ def start(
     overwrite: bool = False,
     display: Display | None = None,
     together: int = 1,
+    env_timeout: float | None = None,
 ) -> Trainer:
     """Makes a new run directory and a trainer at step 0 in it.
 
     Args:
         env: an environment object or factory to use in place of the id that ``config`` names.
         together: how many seeds learn in one update; see `slsac.training.cohort`.
+        env_timeout: seconds that a call of an environment may take; they then get processes.
     """
     require_free(run, overwrite=overwrite)
     # Tried before anything is written: a bad env or config must leave everything as it was.
-    source = config.env if env is None else env
+    source = with_timeout(env_source(config.env if env is None else env, config), env_timeout)
     training_env, copies = tried_env(source, config)
     _require_memory(config, training_env.spec)
     with claimed(run, overwrite=overwrite) as lock, contextlib.ExitStack() as opened:
@@ -272,6 +282,7 @@ def resume(
     inexact: bool = False,
     trust_env: bool = False,
     display: Display | None = None,
+    env_timeout: float | None = None,
 ) -> Trainer:
     """A trainer at the newest checkpoint of ``run``, ready to continue exactly from there.
 
@@ -279,6 +290,7 @@ def resume(
         steps: a new total number of steps.
         inexact: continue although versions or cores have changed, so that bits will differ.
         trust_env: import the module that the run's files name from the working directory too.
+        env_timeout: as in `start`.
     """
     config, spec, recorded = config_file.read(run)
     _refuse_links(run)
@@ -293,7 +305,7 @@ def resume(
         )
     if steps is not None:
         config = config_file.with_steps(config, steps, begun=reached_step(run) > 0)
-    source = env_source(config.env if env is None else env, config)
+    source = with_timeout(env_source(config.env if env is None else env, config), env_timeout)
     training_env, kind = make_env(source), KINDS[type(config)]
     with contextlib.ExitStack() as opened:
         _close_after(opened, training_env, source)

@@ -36,11 +36,11 @@ STRANGE = r"a|b*c`d$e_f{g}h\i<j>[k](l)~^#&%"
 def test_a_task_may_have_any_name(tmp_path: Path) -> None:
     made = sections(summarise_runs([make_run(tmp_path / "run", env=STRANGE)]))
     row = as_markdown(made).splitlines()[4]
-    assert row.startswith(r"| a\|b\*c\`d$e_f{g}h\\i&lt;j&gt;[k]\(l)~^#&% | ")
+    assert row.startswith(r"| a\|b\*c\`d$e_f{g}h\\i&lt;j&gt;[k]\(l)~^#&% [a] | ")
     latex = next(line for line in as_latex(made).splitlines() if line.startswith("a|b"))
     assert latex.startswith(
         r"a|b*c`d\$e\_f\{g\}h\textbackslash{}i\textless{}j\textgreater{}[k](l)"
-        r"\textasciitilde{}\textasciicircum{}\#\&\% & "
+        r"\textasciitilde{}\textasciicircum{}\#\&\% [a] & "
     )
 
 

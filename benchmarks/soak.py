@@ -4,7 +4,8 @@
 
 Subjects: a run with full-size networks, a run that branches off another, a sweep, and seeds that
 learn together. All bytes are compared. Seeds that learned together are resumed one by one, which
-rounds differently, so they need only end complete. Everything lies in a folder that is removed at the end, unless `--keep` names one.
+rounds differently, so they need only end complete. Everything lies in a folder that is removed at
+the end, unless `--keep` names one.
 """
 
 from __future__ import annotations

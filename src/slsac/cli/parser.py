@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol
 
@@ -65,14 +66,21 @@ class Parser(argparse.ArgumentParser):
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of one command."""
     for argument in arguments:
-        if "\0" in argument:  # no path can have it, and none of the functions that take one says so
-            raise InvalidInput(f"argument {argument!r} is not allowed: it holds a NUL character")
+        if not _may_be_a_path(argument):
+            raise InvalidInput(f"argument {argument!r} holds a character that no path can have")
     options, rest = _parser().parse_known_args(arguments)
     if options.command == "train":
         options.overrides = train.parse_overrides(rest)
     elif rest:
         raise InvalidInput(f"argument {rest[0]!r} is unknown; see `slsac {options.command} -h`")
     return options
+
+
+def _may_be_a_path(text: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def run_command(options: argparse.Namespace) -> int:

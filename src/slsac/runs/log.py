@@ -69,19 +69,20 @@ class RunLog:
 
     def rewind(self, offsets: Mapping[str, int]) -> None:
         """Cuts the exact logs back to where they were when the checkpoint was written."""
-        for name in EXACT_LOGS:
-            path, offset = self._run / name, offsets[_key(name)]
-            path.touch()
-            if path.stat().st_size < offset:
+        paths = {self._run / name: offsets.get(_key(name), 0) for name in LOGS}
+        for path, offset in paths.items():  # all of them before the first is changed
+            if path.exists() and not path.is_file():
+                raise RunDamaged(f"{path} is no file")
+            size = path.stat().st_size if path.exists() else 0
+            if size < offset:
                 raise RunDamaged(
-                    f"{path} has {path.stat().st_size} bytes; its checkpoint was written when it "
-                    f"had {offset}"
+                    f"{path} has {size} bytes; its checkpoint was written when it had {offset}"
                 )
-            os.truncate(path, offset)
-        # Times are kept as they are, but for a line that was torn.
-        timing = self._run / TIMING
-        timing.touch()
-        os.truncate(timing, timing.read_bytes().rfind(b"\n") + 1)
+        for path, offset in paths.items():
+            path.touch()
+            # Times are kept as they are, but for a line that was torn.
+            kept = path.read_bytes().rfind(b"\n") + 1 if path.name == TIMING else offset
+            os.truncate(path, kept)
 
     def offsets(self) -> dict[str, int]:
         """Length in bytes of the exact logs, for the checkpoint; they are on the disk by then."""

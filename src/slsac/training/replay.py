@@ -213,12 +213,14 @@ class Replay:
         self._checksums = {}
         if "run" not in facts:
             return  # the checkpoint is from before there were checksums
-        for found, stated in zip(self._window_checksums(), cursor["checksums"], strict=True):
-            if found != stated:
-                raise RunDamaged(
-                    f"{self._folder} is not what the checkpoint was written with; its files are "
-                    "damaged, or another run's"
-                )
+        # Between episodes the last row is the observation after the last transition.
+        newest = int(self._observation_rows[(self._added - 1) % self._length])
+        last = newest + 1 if self._added else 0
+        if (last, self._window_checksums()) != (self._row, cursor["checksums"]):
+            raise RunDamaged(
+                f"{self._folder} is not what the checkpoint was written with; its files are "
+                "damaged, or another run's"
+            )
 
     def _window_blocks(self) -> range:
         """The blocks that lie in the window that is sampled from; the last one may be unfinished.

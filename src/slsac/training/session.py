@@ -148,7 +148,7 @@ class Session:
             # The journal comes last: it cuts the logs back, so all else must fit by then.
             for part in (*self._parts, self.journal):
                 part.restore(saved.facts)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
             reason = f"{type(error).__name__} {error}"
             raise RunDamaged(f"{saved.path}: its facts do not fit this run: {reason}") from None
         return state

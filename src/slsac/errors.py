@@ -30,6 +30,8 @@ class RunDamaged(Failed):
 
 LONGEST_VALUE = 80
 """Characters of a value that a message shows."""
+MOST_NAMES = 60
+"""Names that a message lists."""
 
 
 def brief(value: object, *, quoted: bool = True) -> str:
@@ -69,5 +71,6 @@ def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InvalidInput:
     """The error for a name that does not exist; it suggests the nearest names that do."""
     known = sorted(allowed)
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
+    shown = known if len(known) <= MOST_NAMES else [*known[:MOST_NAMES], f"... {len(known)} in all"]
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(shown)}"
     return InvalidInput(f"{kind} {brief(name)} does not exist; {hint}")

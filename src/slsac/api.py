@@ -16,13 +16,14 @@ from slsac.config import Config
 from slsac.config.overrides import with_overrides
 from slsac.config.presets import preset
 from slsac.display import Display, Silent
-from slsac.envs import copies_of, env_source, for_evaluation, make_env
+from slsac.envs import copies_of, env_source, for_evaluation, import_installed, make_env
 from slsac.envs.play import Lanes
 from slsac.errors import InvalidInput
-from slsac.evaluate import evaluate
+from slsac.evaluate import evaluate, require_episodes
 from slsac.networks import row_by_row
 from slsac.runs import config_file, policy
 from slsac.runs.steps import reached_step
+from slsac.seeds import require_seed
 from slsac.stats.summary import Evaluation
 from slsac.training import launch
 from slsac.training.replay import copy_sparsely
@@ -62,7 +63,7 @@ class Agent:
         self.config: Config = with_overrides(config, {"seed": seed, **overrides})
         self._env_source = env_source(env, self.config)
         self._display = display or Silent()
-        self._inexact = False
+        self._inexact = self._named_by_files = False
         if run is None:
             run = tempfile.mkdtemp(prefix="slsac-")
             weakref.finalize(self, shutil.rmtree, run, ignore_errors=True)
@@ -81,6 +82,7 @@ class Agent:
         *,
         env: Any = None,
         inexact: bool = False,
+        trust_env: bool = False,
         display: Display | None = None,
     ) -> Agent:
         """The agent of a saved run, ready to predict, evaluate, or learn on.
@@ -88,11 +90,14 @@ class Agent:
         Args:
             env: needed to evaluate or learn where the run was made on an object or a function.
             inexact: learn on although versions or the machine have changed.
+            trust_env: import the module that the run's files name from the working directory too;
+                by default it must be installed.
         """
         agent = cls.__new__(cls)
         agent.run = Path(run)
         agent.config, agent.spec, _ = config_file.read(agent.run)
         agent._env_source = env_source(agent.config.env if env is None else env, agent.config)
+        agent._named_by_files = env is None and not trust_env
         agent._display = display or Silent()
         agent._inexact = inexact
         agent._trainer = None
@@ -128,7 +133,7 @@ class Agent:
             self._trainer = launch.resume(
                 self.run,
                 steps=config.steps,
-                env=self._env_source,
+                env=self._source(),
                 inexact=self._inexact,
                 display=self._display,
             )
@@ -145,6 +150,12 @@ class Agent:
             raise
         self._trainer.save_final()
         return self
+
+    def _source(self) -> Any:
+        """The env to play on. Raise InvalidInput where it would take a stranger's module."""
+        if self._named_by_files:
+            import_installed(self.config.env)
+        return self._env_source
 
     def predict(self, observation: np.ndarray, deterministic: bool = True) -> np.ndarray:
         """The action for one observation, or actions for a batch, in the environment's units.
@@ -170,14 +181,12 @@ class Agent:
         self, episodes: int = 30, *, seed: int | None = None, deterministic: bool = True
     ) -> Evaluation:
         """Plays whole episodes from fixed seeds; gives arrays of returns, costs and lengths."""
-        if episodes < 1:
-            raise InvalidInput(f"episodes is {episodes}; it must be at least 1")
-        if seed is not None and seed < 0:
-            raise InvalidInput(f"seed is {seed}; it must be at least 0")
-        if self._evaluation_env is None:
-            self._evaluation_env = Lanes(copies_of(self._env_source).evaluation)
-        config_file.require_same_task(self._evaluation_env.take(1)[0].spec, self.spec)
+        require_episodes(episodes)
         seed = self.config.seed if seed is None else seed
+        require_seed(seed)
+        if self._evaluation_env is None:
+            self._evaluation_env = Lanes(copies_of(self._source()).evaluation)
+        config_file.require_same_task(self._evaluation_env.take(1)[0].spec, self.spec)
         self._sample_key = jax.random.PRNGKey(seed)
         if deterministic:
             return evaluate(
@@ -199,11 +208,13 @@ class Agent:
         from slsac import video
 
         video.require_mp4(Path(file))
+        seed = self.config.seed if seed is None else seed
+        require_seed(seed)
         if episodes < 1:
             raise InvalidInput(f"video_episodes is {episodes}; it must be at least 1")
         video.prepare()
         try:
-            env = make_env(for_evaluation(self._env_source), render_mode="rgb_array")
+            env = make_env(for_evaluation(self._source()), render_mode="rgb_array")
         except InvalidInput as error:
             raise video.NoVideo(f"no video: {error}") from error
         try:
@@ -213,7 +224,7 @@ class Agent:
                 self._act,
                 Path(file),
                 episodes=episodes,
-                seed=self.config.seed if seed is None else seed,
+                seed=seed,
                 cost_limit=self.config.cost_limit,
             )
         finally:

@@ -23,6 +23,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="everything, on one line")
     parser.add_argument("--video", metavar="FILE.mp4", help="also film the first episodes")
     parser.add_argument("--video-episodes", type=int, help="how many of them (1)")
+    add_trust(parser)
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """The flag that `evaluate`, `certify` and `resume` share."""
+    parser.add_argument(
+        "--trust-env", action="store_true",
+        help="import the env's module from the working directory, on the run's word",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
@@ -37,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
     if options.video_episodes is not None and not options.video:
         raise InvalidInput("--video-episodes has no effect without --video")
     use_cache()
-    agent = Agent.load(options.run)
+    agent = Agent.load(options.run, trust_env=options.trust_env)
     if options.video:
         _write_video(agent, options)
     result = agent.evaluate(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from slsac.training.launch import Trainer
 
 HELP = "train an agent"
-SWITCHES = ("overwrite", "inexact")
+SWITCHES = ("overwrite", "inexact", "debug")
 """Flags that take no value."""
 
 
@@ -39,6 +39,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--inexact", action="store_true", help="with --from: even if versions have changed"
     )
+    add_env_timeout(parser)
+
+
+def add_env_timeout(parser: argparse.ArgumentParser) -> None:
+    """The flag that `train` and `resume` share."""
+    parser.add_argument(
+        "--env-timeout", type=float, metavar="SECONDS",
+        help="stop if the env takes longer over a step or a reset; it gets a process of its own",
+    )  # fmt: skip
 
 
 def parse_overrides(tokens: Sequence[str]) -> dict[str, str]:
@@ -87,16 +96,20 @@ def run(options: argparse.Namespace) -> int:
     display = Terminal(config.steps, config.cost_limit)
     try:
         if options.seeds is not None:
-            return _train_seeds(config, options.seeds, folder, options.overwrite, display)
+            return _train_seeds(config, folder, options, display)
         trainer: Trainer
         if options.source is not None:
             trainer = branch.start(
                 config, folder, options.source,
                 overwrite=options.overwrite, inexact=options.inexact, display=display,
+                env_timeout=options.env_timeout,
             )  # fmt: skip
             display.note(f"the first {trainer.step:,} steps are those of {options.source}")
         else:
-            trainer = launch.start(config, folder, overwrite=options.overwrite, display=display)
+            trainer = launch.start(
+                config, folder, overwrite=options.overwrite, display=display,
+                env_timeout=options.env_timeout,
+            )  # fmt: skip
         announce(trainer, display)
         return train_to_end(trainer, display)
     finally:
@@ -104,26 +117,28 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _train_seeds(
-    config: Config, seeds: int, folder: Path, overwrite: bool, display: Terminal
+    config: Config, folder: Path, options: argparse.Namespace, display: Terminal
 ) -> int:
     from slsac.display import Labelled
     from slsac.training import cohort
+    from slsac.training.failures import MACHINE_FAILURES
 
     together = cohort.start(
-        config, seeds, folder,
-        overwrite=overwrite, display=lambda seed: Labelled(display, f"seed {seed}"),
+        config, options.seeds, folder,
+        overwrite=options.overwrite, display=lambda seed: Labelled(display, f"seed {seed}"),
+        env_timeout=options.env_timeout,
     )  # fmt: skip
     announce(together.trainers[0], display)
     runs = " ".join(str(trainer.run) for trainer in together.trainers)
-    display.note(f"{seeds} seeds are trained together: {runs}")
+    display.note(f"{options.seeds} seeds are trained together: {runs}")
     try:
         together.advance(config.steps)
         together.finish()
     except KeyboardInterrupt:
         display.note(f"stopped at step {together.step:,}; continue each: slsac resume --inexact")
         return 130
-    except OSError as error:
-        together.trainers[0].session.failures.fail(f"{error} at step {together.step}", error)
+    except MACHINE_FAILURES as error:
+        together.trainers[0].session.failures.of_machine(together.step, error)
     finally:
         together.close()
     display.note(f"results are in {runs}")
@@ -152,6 +167,7 @@ def announce(trainer: Trainer, display: Terminal) -> None:
 def train_to_end(trainer: Trainer, display: Terminal) -> int:
     """Train to the run's last step, evaluate, and return the exit code; closes the trainer."""
     from slsac.runs.layout import CONFIG, EXACT_LOGS, POLICY
+    from slsac.training.failures import MACHINE_FAILURES
 
     try:
         trainer.advance(trainer.config.steps)
@@ -161,8 +177,8 @@ def train_to_end(trainer: Trainer, display: Terminal) -> int:
     except KeyboardInterrupt:
         display.note(f"stopped at step {trainer.step:,}; continue: slsac resume {trainer.run}")
         return 130
-    except OSError as error:
-        trainer.session.failures.fail(f"{error} at step {trainer.step}", error)
+    except MACHINE_FAILURES as error:
+        trainer.session.failures.of_machine(trainer.step, error)
     finally:
         trainer.close()
     display.note(

@@ -53,7 +53,7 @@ def load_learned(run: Path) -> TrainedRun:
     before = _version(path)
     policy, digest = load_hashed(path, _shapes(agent).policy)
     final = _load_readable(folder / checkpoint.FINAL)
-    reached = max(checkpoint.newest_step(folder), int(final.facts["step"]) if final else 0)
+    reached = max(checkpoint.newest_step(folder), int(final.facts.get("step", 0)) if final else 0)
     steps = steps_in_logs(run, config, reached)
     cost_critic = None
     if isinstance(agent, OffPolicyAgent):
@@ -78,7 +78,8 @@ def _cost_critic_beside(
         state = tree_from(saved.tensors, like, saved.path)
         held = tensors_of(state.policy)
         if all(np.array_equal(held[name], wanted[name]) for name in wanted):
-            return state.cost_critic
+            critic = tensors_of(state.cost_critic).values()
+            return state.cost_critic if all(np.isfinite(part).all() for part in critic) else None
     return None
 
 

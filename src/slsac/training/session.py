@@ -15,9 +15,9 @@ from slsac.config import Config, OffPolicyConfig
 from slsac.display import Display
 from slsac.envs import Copies
 from slsac.envs.play import Lanes, Predict
-from slsac.errors import InvalidInput
+from slsac.errors import InvalidInput, RunDamaged
 from slsac.evaluate import evaluate
-from slsac.runs import checkpoint
+from slsac.runs import checkpoint, config_file, identity
 from slsac.runs.layout import CHECKPOINTS, POLICY
 from slsac.runs.lock import RunLock
 from slsac.runs.tensors import save_tensors, tensors_of, tree_from
@@ -68,6 +68,9 @@ class Session:
         self.config, self.run, self.spec, self.display = config, run, spec, display
         self.lock = lock
         """Held while the run directory is in use."""
+        self._recorded_identity = config_file.read_identity(run).run
+        self.identity = self._recorded_identity or identity.of_run(config, spec)
+        """Which run this is; every checkpoint says it."""
         self.clock = Clock()
         recent = config.multiplier.signal == "recent-cvar"
         span = config.multiplier.recent_horizons * spec.horizon if recent else None
@@ -75,7 +78,7 @@ class Session:
         self.lagrangian = Lagrangian(config, spec.horizon, self.episodes)
         self.journal = Journal(config, run, display, self.episodes)
         self.failures = Failures(run)
-        self._parts: list[Part] = [self.clock, self.episodes, self.lagrangian, self.journal]
+        self._parts: list[Part] = [self.clock, self.episodes, self.lagrangian]
         self._evaluation_envs = Lanes(copies.evaluation)
 
     def keep(self, *parts: Part) -> None:
@@ -97,8 +100,8 @@ class Session:
 
     def save_checkpoint(self, state: Any) -> None:
         """Writes a checkpoint that `load_checkpoint` continues from, and the policy."""
-        facts: dict[str, Any] = {}
-        for part in self._parts:
+        facts: dict[str, Any] = {"run": self.identity}
+        for part in (*self._parts, self.journal):
             facts |= part.facts()
         # Where the multiplier has not moved yet, other runs can branch off.
         config = self.config
@@ -115,7 +118,11 @@ class Session:
 
     def save_final(self, state: Any) -> None:
         """Writes the present state and policy, to predict with."""
-        facts = {"step": self.clock.step, "multiplier": self.lagrangian.state}
+        facts = {
+            "run": self.identity,
+            "step": self.clock.step,
+            "multiplier": self.lagrangian.state,
+        }
         checkpoint.write(self.run / CHECKPOINTS, checkpoint.FINAL, tensors_of(state), facts)
         self._save_policy(state)
 
@@ -128,7 +135,7 @@ class Session:
         Args:
             like: a state of the same structure as the one that is returned.
         """
-        saved, messages = checkpoint.load_newest(self.run / CHECKPOINTS)
+        saved, messages = checkpoint.load_newest(self.run / CHECKPOINTS, self._require_ours)
         for message in messages:
             self.display.note(message)
         if self.config.steps < saved.facts["step"]:
@@ -137,9 +144,21 @@ class Session:
                 f"steps is {self.config.steps}; the run is already at step {saved.facts['step']}"
             )
         state = tree_from(saved.tensors, like, saved.path)
-        for part in self._parts:
-            part.restore(saved.facts)
+        try:
+            # The journal comes last: it cuts the logs back, so all else must fit by then.
+            for part in (*self._parts, self.journal):
+                part.restore(saved.facts)
+        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+            reason = f"{type(error).__name__} {error}"
+            raise RunDamaged(f"{saved.path}: its facts do not fit this run: {reason}") from None
         return state
+
+    def _require_ours(self, saved: checkpoint.Checkpoint) -> None:
+        """Raise `checkpoint.Damaged` unless ``saved`` is a checkpoint of this run and its step."""
+        if self._recorded_identity not in (None, saved.facts.get("run")):
+            raise checkpoint.Damaged(f"{saved.path} is of another run")
+        if saved.facts.get("step") != checkpoint.step_of(saved.path.name):
+            raise checkpoint.Damaged(f"{saved.path} holds step {saved.facts.get('step')}")
 
     def close(self) -> None:
         with contextlib.ExitStack() as closing:  # the others too where one fails

@@ -1,6 +1,6 @@
 # `make train` and `make test` set everything up in .venv; nothing else is needed beforehand.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-ALGO ?= sl-sac
+ALGO ?= sl-sac-2
 ENV ?= SafetyHopperVelocity-v1
 STEPS ?= 60000
 SEED ?= 0
@@ -8,7 +8,7 @@ SEED ?= 0
 # shorter run would never be held to its limit: below 300,000 it rests for a third of the run.
 THIRD := $(shell expr $(STEPS) / 3 2>/dev/null)
 SHORT := $(filter 0,$(shell test "$(THIRD)" -lt 100000 2>/dev/null; echo $$?))
-FLAGS ?= $(if $(filter ppo-lag% cpo% wcsac%,$(ALGO)),,$(if $(SHORT),--multiplier-warmup-steps $(THIRD)))
+FLAGS ?= $(if $(filter sl-sac-2% ppo-lag% cpo% wcsac%,$(ALGO)),,$(if $(SHORT),--multiplier-warmup-steps $(THIRD)))
 RUN ?= runs/$(subst /,-,$(ALGO))-$(ENV)-$(SEED)
 
 BIN := .venv/bin

@@ -16,7 +16,7 @@ from slsac import Agent, make_env
 from slsac.api import env_name
 from slsac.envs.probe import Choice
 from slsac.errors import InvalidInput
-from slsac.runs import checkpoint
+from slsac.runs.steps import reached_step
 from tests.support.agents import SMALL
 
 QUICK = SMALL | {
@@ -195,9 +195,9 @@ def test_an_interrupted_learn_can_be_repeated_exactly(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         agent.learn(55)
     agent.predict(np.zeros(2))
-    # It was on its way to 130; from the checkpoint before the interruption that is so far:
-    done = checkpoint.newest_step(tmp_path / "a" / "checkpoints")
-    agent.learn(130 - max(done, 75))
+    # It was on its way to 130, and stopped in the episode that began at 100.
+    assert reached_step(tmp_path / "a") == 100
+    agent.learn(30)
     assert_equal(whole, agent)
     for each in (whole, agent):
         each.close()

@@ -67,9 +67,10 @@ def test_train_evaluate_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str
     # The final evaluation of training used the first three of the same episodes.
     assert first["costs"][:3] == evaluations[-1]["costs"]
 
-    for steps in ([], ["--steps", "50"]):
-        assert main(["resume", str(run), *steps]) == 0
-        assert "is complete at step 120" in capsys.readouterr().out
+    assert main(["resume", str(run)]) == 0
+    assert "is complete at step 120" in capsys.readouterr().out
+    assert main(["resume", str(run), "--steps", "50"]) == 2
+    assert "pass --steps above 120 to train it further" in capsys.readouterr().err
     assert main(["evaluate", str(run), "--episodes", "5"]) == 0
     line = capsys.readouterr().out
     assert "sl-sac on ProbeHeavyTail-v0 after 120 steps, deterministic actions: " in line

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from slsac.errors import InvalidInput
+
 HELP = "continue a run exactly where it stopped"
 
 
@@ -30,6 +32,11 @@ def run(options: argparse.Namespace) -> int:
     if options.steps is not None:
         config = with_overrides(config, {"steps": options.steps})
     completed = completed_step(folder)
+    if options.steps is not None and config.steps < completed:
+        raise InvalidInput(
+            f"steps is {config.steps}; {folder} is complete at step {completed}: pass --steps "
+            f"above {completed} to train it further, or start a new run"
+        )
     if completed >= config.steps:
         print(f"{folder} is complete at step {completed:,}; pass --steps N to train it further")
         return 0

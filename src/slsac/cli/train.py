@@ -152,6 +152,7 @@ def announce(trainer: Trainer, display: Terminal) -> None:
 def train_to_end(trainer: Trainer, display: Terminal) -> int:
     """Train to the run's last step, evaluate, and return the exit code; closes the trainer."""
     from slsac.runs.layout import CONFIG, EXACT_LOGS, POLICY
+    from slsac.runs.steps import reached_step
 
     try:
         trainer.advance(trainer.config.steps)
@@ -159,7 +160,10 @@ def train_to_end(trainer: Trainer, display: Terminal) -> int:
             display.note(f"evaluating {trainer.config.final_evaluation_episodes} episodes")
         trainer.finish()
     except KeyboardInterrupt:
-        display.note(f"stopped at step {trainer.step:,}; continue: slsac resume {trainer.run}")
+        display.note(
+            f"stopped at step {trainer.step:,}, saved at step {reached_step(trainer.run):,}; "
+            f"continue: slsac resume {trainer.run}"
+        )
         return 130
     except OSError as error:
         trainer.session.failures.fail(f"{error} at step {trainer.step}", error)

@@ -21,6 +21,9 @@ from slsac.errors import RunDamaged
 from slsac.runs.layout import STATE_FACTS, STATE_TENSORS, write_atomically
 
 FINAL = "final"
+LAST = "last"
+"""The end of the last episode (on-policy: epoch) before a run stopped, where that is newer than the
+newest step checkpoint. It leaves the rhythm of those as it is."""
 KEPT = 2
 """So many of the newest checkpoints are kept to resume from: one may turn out damaged."""
 
@@ -54,6 +57,7 @@ def save(
     for old in names[:-KEPT]:
         if old not in early[-1:]:
             shutil.rmtree(folder / old)
+    shutil.rmtree(folder / LAST, ignore_errors=True)
     return path
 
 
@@ -105,7 +109,7 @@ def step_names(folder: Path) -> list[str]:
 
 
 def newest_step(folder: Path) -> int:
-    """The step of the newest resumable checkpoint, readable or not."""
+    """The step of the newest step checkpoint, readable or not."""
     names = step_names(folder)
     return step_of(names[-1]) if names else 0
 
@@ -124,21 +128,26 @@ def load(path: Path) -> Checkpoint:
         raise Damaged(f"{path}: {error}") from error
 
 
-def final_step(folder: Path) -> int:
-    """The step of the final state, 0 where there is none to read."""
+def saved_step(folder: Path, name: str) -> int:
+    """The step of checkpoint ``name``, 0 where there is none to read."""
     try:
-        return int(load(folder / FINAL).facts["step"])
+        return int(load(folder / name).facts["step"])
     except Damaged:
         return 0
 
 
 def load_newest(folder: Path) -> tuple[Checkpoint, list[str]]:
-    """The newest readable step checkpoint, and a message for each damaged one passed over."""
+    """The newest readable resumable checkpoint, and a message for each damaged one passed over."""
     messages: list[str] = []
     # An older one may be there to branch off, but the replay need not go back as far.
-    for name in reversed(step_names(folder)[-KEPT:]):
+    names = step_names(folder)[-KEPT:]
+    for name in reversed([*names, LAST] if (folder / LAST).exists() else names):
         try:
-            return load(folder / name), messages
+            saved = load(folder / name)
         except Damaged as error:
             messages.append(f"checkpoint is damaged, falling back to the one before: {error}")
+            continue
+        # A process that was killed while it saved may leave an old one behind.
+        if name != LAST or saved.facts["step"] > newest_step(folder):
+            return saved, messages
     raise RunDamaged("; ".join([*messages, f"{folder} holds no readable checkpoint"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,13 +15,20 @@ from slsac.runs.layout import CHECKPOINTS
 
 
 class Failures:
-    """Raises `TrainingFailed` for one run."""
+    """Raises `TrainingFailed` for one run.
 
-    def __init__(self, run: Path) -> None:
-        self._checkpoints = run / CHECKPOINTS
+    Args:
+        save: saves what can be continued from, before the checkpoint is named.
+    """
+
+    def __init__(self, run: Path, save: Callable[[], None]) -> None:
+        self._checkpoints, self._save = run / CHECKPOINTS, save
 
     def fail(self, reason: str, cause: BaseException | None = None) -> NoReturn:
+        self._save()
         names = checkpoint.step_names(self._checkpoints)
+        if (self._checkpoints / checkpoint.LAST).exists():
+            names.append(checkpoint.LAST)
         last = self._checkpoints / names[-1] if names else "none"
         raise TrainingFailed(f"{reason}; last good checkpoint: {last}") from cause
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from slsac.algorithms.off_policy import agent as agents
@@ -43,18 +44,21 @@ def advance(trainers: Sequence[OffPolicyTrainer], learner: Learner, until: int) 
     """Trains every run up to step ``until``. All are at the same step throughout."""
     first = trainers[0]
     _start_clocks(trainers)
-    while first.step < until:
-        ended = take_step(trainers, learner)
+    with contextlib.ExitStack() as saving:
         for trainer in trainers:
-            trainer.session.display.tick(trainer.step)
-        if first.step % first.config.steps_per_epoch == 0:
-            # All are logged before one is evaluated: that is no part of anybody's training time.
-            due = [trainer.end_epoch() for trainer in trainers]
-            for trainer in itertools.compress(trainers, due):
-                trainer.evaluate_now(trainer.config.evaluation_episodes, final=False)
-            _start_clocks(trainers)
-        for trainer in itertools.compress(trainers, ended):
-            trainer.close_episode()
+            saving.enter_context(trainer.session.saved_if_stopped())
+        while first.step < until:
+            ended = take_step(trainers, learner)
+            for trainer in trainers:
+                trainer.session.display.tick(trainer.step)
+            if first.step % first.config.steps_per_epoch == 0:
+                # All are logged before one is evaluated: that is not anybody's training time.
+                due = [trainer.end_epoch() for trainer in trainers]
+                for trainer in itertools.compress(trainers, due):
+                    trainer.evaluate_now(trainer.config.evaluation_episodes, final=False)
+                _start_clocks(trainers)
+            for trainer in itertools.compress(trainers, ended):
+                trainer.close_episode()
 
 
 def take_step(trainers: Sequence[OffPolicyTrainer], learner: Learner) -> list[bool]:
@@ -90,6 +94,12 @@ def learn(trainers: Sequence[OffPolicyTrainer], learner: Learner) -> None:
 def _start_clocks(trainers: Sequence[OffPolicyTrainer]) -> None:
     for trainer in trainers:
         trainer.session.journal.start_clock(trainer.step)
+
+
+@jax.jit
+def copied(state: agents.AgentState) -> agents.AgentState:
+    """``state`` in memory of its own; an update takes over that of the state it is given."""
+    return jax.tree.map(jnp.copy, state)
 
 
 class RandomActions:
@@ -138,6 +148,7 @@ class OffPolicyTrainer:
         self.random_actions = RandomActions(config.seed, env.spec.action_size)
         self.units = Units(config, env.spec.horizon)
         self.session.keep(self.replay, self.tightening, self.random_actions, self.units)
+        self.session.files.append(self.replay)
         self._moments: RunningMoments | None = None
         if config.normalise_observations:
             self._moments = RunningMoments(env.spec.observation_size)
@@ -278,6 +289,7 @@ class OffPolicyTrainer:
     def close_episode(self) -> None:
         """Saves where it is due; only after an episode's last step."""
         self._observation = None
+        self.session.mark(copied(self.state))
         if self.session.checkpoint_is_due:
             self.save_checkpoint()
 
@@ -297,13 +309,11 @@ class OffPolicyTrainer:
 
     def save_final(self) -> None:
         """Writes the present state, which may be in the middle of an episode, to predict with."""
-        self.replay.flush()
         self.session.save_final(self.state)
 
     def save_checkpoint(self) -> None:
         """Writes a checkpoint; only between episodes."""
         assert self._observation is None, "a checkpoint holds no simulator state"
-        self.replay.flush()
         self.session.save_checkpoint(self.state)
 
     def load_checkpoint(self) -> None:

@@ -153,14 +153,15 @@ class OnPolicyTrainer:
         """
         journal = self.session.journal
         journal.start_clock(self.step)
-        while self.step < until:
-            if not self._playing:
-                self._begin_epoch()
-            self.take_step()
-            self.session.display.tick(self.step)
-            if self._collector.full:
-                self._end_epoch()
-                journal.start_clock(self.step)
+        with self.session.saved_if_stopped():
+            while self.step < until:
+                if not self._playing:
+                    self._begin_epoch()
+                self.take_step()
+                self.session.display.tick(self.step)
+                if self._collector.full:
+                    self._end_epoch()
+                    journal.start_clock(self.step)
         self._follow_observations()
 
     def _begin_epoch(self) -> None:
@@ -207,6 +208,7 @@ class OnPolicyTrainer:
         )
         if evaluation_due:
             self.evaluate_now(self.config.evaluation_episodes, final=False)
+        self.session.mark(self.state)
         if self.session.checkpoint_is_due:
             self.save_checkpoint()
 

@@ -7,9 +7,10 @@ what a checkpoint keeps of it and how it is restored.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import copy
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from slsac.config import Config, OffPolicyConfig
 from slsac.display import Display
@@ -20,6 +21,7 @@ from slsac.evaluate import evaluate
 from slsac.runs import checkpoint
 from slsac.runs.layout import CHECKPOINTS, POLICY
 from slsac.runs.lock import RunLock
+from slsac.runs.steps import logged_step, reached_step
 from slsac.runs.tensors import save_tensors, tensors_of, tree_from
 from slsac.stats.summary import Evaluation
 from slsac.training.episodes import Episodes
@@ -39,20 +41,34 @@ class Part(Protocol):
         """Continues from the facts of a checkpoint, those of all parts together."""
 
 
+class Flushed(Protocol):
+    """Something with files of its own."""
+
+    def flush(self) -> None:
+        """Hands what was written to the disk."""
+
+
 class Clock:
     """Where a run stands; part of a checkpoint."""
 
     def __init__(self) -> None:
         self.step = self.updates = 0
         self.saved_at = 0
-        """The step of the newest checkpoint."""
+        """The step of the newest step checkpoint."""
 
     def facts(self) -> dict[str, Any]:
         return {"step": self.step, "updates": self.updates}
 
     def restore(self, facts: Mapping[str, Any]) -> None:
         self.step, self.updates = facts["step"], facts["updates"]
-        self.saved_at = self.step
+        self.saved_at = facts.get("saved_at", self.step)
+
+
+class Mark(NamedTuple):
+    """A moment between episodes, kept in memory in case the run stops before it is saved."""
+
+    state: Any
+    facts: dict[str, Any]
 
 
 class Session:
@@ -74,7 +90,10 @@ class Session:
         self.episodes = Episodes(config.multiplier.window, span)
         self.lagrangian = Lagrangian(config, spec.horizon, self.episodes)
         self.journal = Journal(config, run, display, self.episodes)
-        self.failures = Failures(run)
+        self.failures = Failures(run, self.save_last)
+        self._mark: Mark | None = None
+        self.files: list[Flushed] = [self.journal.log]
+        """What must be on the disk before a checkpoint that refers to it."""
         self._parts: list[Part] = [self.clock, self.episodes, self.lagrangian, self.journal]
         self._evaluation_envs = Lanes(copies.evaluation)
 
@@ -97,9 +116,7 @@ class Session:
 
     def save_checkpoint(self, state: Any) -> None:
         """Writes a checkpoint that `load_checkpoint` continues from, and the policy."""
-        facts: dict[str, Any] = {}
-        for part in self._parts:
-            facts |= part.facts()
+        self._flush()
         # Where the multiplier has not moved yet, other runs can branch off.
         config = self.config
         rest = config.multiplier_warmup_steps if isinstance(config, OffPolicyConfig) else None
@@ -107,14 +124,55 @@ class Session:
             self.run / CHECKPOINTS,
             checkpoint.step_name(self.clock.step),
             tensors_of(state),
-            facts,
+            self._facts(),
             keep_before=rest,
         )
         self._save_policy(state)
         self.clock.saved_at = self.clock.step
 
+    def _flush(self) -> None:
+        for file in self.files:
+            file.flush()
+
+    def _facts(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {}
+        for part in self._parts:
+            facts |= part.facts()
+        return facts
+
+    def mark(self, state: Any) -> None:
+        """Remembers the present, between episodes, as what a run that stops continues from.
+
+        Args:
+            state: not to be changed or given away by the caller.
+        """
+        self._mark = Mark(state, copy.deepcopy(self._facts()))
+
+    def save_last(self) -> None:
+        """Writes the last mark as a checkpoint, and its policy, unless a newer one is saved."""
+        mark, self._mark = self._mark, None
+        if mark is None or mark.facts["step"] <= self.clock.saved_at:
+            return
+        self._flush()
+        extent = {"saved_at": self.clock.saved_at, "reached": self.clock.step}
+        checkpoint.write(
+            self.run / CHECKPOINTS, checkpoint.LAST, tensors_of(mark.state), mark.facts | extent
+        )
+        self._save_policy(mark.state)
+
+    @contextlib.contextmanager
+    def saved_if_stopped(self) -> Iterator[None]:
+        """Saves the last mark where the block is left by an exception, such as Ctrl-C."""
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(OSError):  # a full disk may be why training stops
+                self.save_last()
+            raise
+
     def save_final(self, state: Any) -> None:
-        """Writes the present state and policy, to predict with."""
+        """Writes the present state and policy, to predict with, and what to continue from."""
+        self.save_last()
         facts = {"step": self.clock.step, "multiplier": self.lagrangian.state}
         checkpoint.write(self.run / CHECKPOINTS, checkpoint.FINAL, tensors_of(state), facts)
         self._save_policy(state)
@@ -137,8 +195,14 @@ class Session:
                 f"steps is {self.config.steps}; the run is already at step {saved.facts['step']}"
             )
         state = tree_from(saved.tensors, like, saved.path)
+        reached = max(reached_step(self.run), logged_step(self.run), saved.facts.get("reached", 0))
         for part in self._parts:
             part.restore(saved.facts)
+        if self.clock.step < reached:
+            self.display.note(
+                f"steps {self.clock.step + 1:,} to {reached:,} are trained again: a run continues "
+                "from a checkpoint, which falls between episodes"
+            )
         return state
 
     def close(self) -> None:

@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 
 from slsac import Agent, make_env
-from slsac.api import env_name
+from slsac.api import name_of
 from slsac.envs.probe import Choice
 from slsac.errors import InvalidInput
+from slsac.report.read import final_episodes, read_run
+from slsac.runs.lock import RunLock
+from slsac.runs.log import read_lines
 from slsac.runs.steps import reached_step
 from tests.support.agents import SMALL
 
@@ -204,12 +207,42 @@ def test_an_interrupted_learn_can_be_repeated_exactly(tmp_path: Path) -> None:
 
 
 def test_names_of_environments() -> None:
-    assert env_name("ProbeChoice-v0") == "ProbeChoice-v0"
-    assert env_name(make_env("SafetyHopperVelocity-v1")) == "SafetyHopperVelocity-v1"
-    assert env_name(Choice) == "custom:Choice"
-    assert env_name(Choice()) == "custom:Choice"
+    assert name_of("ProbeChoice-v0") == "ProbeChoice-v0"
+    assert name_of(make_env("SafetyHopperVelocity-v1")) == "SafetyHopperVelocity-v1"
+    assert name_of(Choice) == "custom:Choice"
+    assert name_of(Choice()) == "custom:Choice"
+    assert name_of(gym.make("Pendulum-v1")) == "custom:PendulumEnv", "not that of a wrapper"
+    assert name_of(lambda: Choice(), "My choice") == "custom:My choice"
+    with pytest.raises(InvalidInput, match="env_name is 'x'; this env has an id, ProbeChoice-v0"):
+        name_of("ProbeChoice-v0", "x")
+    with pytest.raises(InvalidInput, match="env_name is ''; it must be a name"):
+        name_of(Choice, "")
     with pytest.raises(InvalidInput, match="pass it again, as env="):
         make_env("custom:Choice")
+
+
+def test_learning_shows_progress_and_records_the_final_evaluation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    settings = QUICK | {"steps_per_epoch": 30, "warmup_steps": 100}
+    with Agent("sl-sac", env=Choice, env_name="Mine", run=run, **settings) as agent:
+        assert agent.config.env == "custom:Mine"
+        agent.learn(60)
+        shown = capsys.readouterr().out
+        assert shown.count("evaluation at step 60") == 1
+        assert "lambda" in shown
+        agent.learn(30, progress=False)
+        assert capsys.readouterr().out == ""
+        # A final evaluation that training went past is not final, and is taken back.
+        assert [line["step"] for line in read_lines(run / "evaluations.jsonl")] == [90]
+        played = agent.evaluate(4, record=True)
+        with pytest.raises(InvalidInput, match="sampled actions are not recorded"):
+            agent.evaluate(4, record=True, deterministic=False)
+    last = read_lines(run / "evaluations.jsonl")[-1]
+    assert (last["step"], last["final"], last["returns"]) == (90, True, played.returns.tolist())
+    assert final_episodes(read_run(run)) is not None
+    RunLock(run).release()
 
 
 def test_a_seed_decides_sampled_episodes_too(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def config_of(algo: str, steps: int) -> Config:
         return small_config(
             "ProbeChoice-v0", algo, steps=steps, checkpoint_every_steps=200, **on_policy
         )
-    return quick_config(algo, steps=steps, checkpoint_every_steps=110, multiplier__initial=1.0)
+    return quick_config(algo, steps=steps, checkpoint_every_steps=110, multiplier__initial=0.1)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from slsac.cli.options import add_callbacks, add_device, callbacks
 from slsac.errors import InvalidInput
 
 HELP = "continue a run exactly where it stopped"
@@ -12,6 +13,8 @@ HELP = "continue a run exactly where it stopped"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run")
+    add_device(parser)
+    add_callbacks(parser)
     parser.add_argument("--steps", help="a new total number of steps")
     parser.add_argument(
         "--inexact", action="store_true", help="continue even if versions have changed"
@@ -20,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from slsac.cli.train import announce, train_to_end
-    from slsac.compilation import use_cache
+    from slsac.compilation import prepare
     from slsac.config.overrides import with_overrides
     from slsac.display import Terminal
     from slsac.runs import config_file
@@ -40,7 +43,8 @@ def run(options: argparse.Namespace) -> int:
     if completed >= config.steps:
         print(f"{folder} is complete at step {completed:,}; pass --steps N to train it further")
         return 0
-    use_cache()
+    prepare(options.device)
+    chosen = callbacks(options)
     display = Terminal(config.steps, config.cost_limit)
     try:
         trainer = launch.resume(
@@ -48,6 +52,6 @@ def run(options: argparse.Namespace) -> int:
         )
         announce(trainer, display)
         display.note(f"resuming at step {trainer.step:,}")
-        return train_to_end(trainer, display)
+        return train_to_end(trainer, display, chosen)
     finally:
         display.close()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from slsac.errors import RunDamaged
-from slsac.runs.layout import EXACT_LOGS, LOGS, TENSORBOARD, TIMING
+from slsac.runs.layout import EVALUATIONS, EXACT_LOGS, LOGS, TENSORBOARD, TIMING
 
 
 class RunLog:
@@ -42,6 +42,14 @@ class RunLog:
         timing = self._run / TIMING
         timing.touch()
         os.truncate(timing, timing.read_bytes().rfind(b"\n") + 1)
+
+    def withdraw_final(self) -> None:
+        """Takes back the final evaluations at the end of the log: training continues."""
+        path = self._run / EVALUATIONS
+        lines = path.read_bytes().splitlines(keepends=True)
+        while lines and json.loads(lines[-1])["final"]:
+            lines.pop()
+        os.truncate(path, sum(map(len, lines)))
 
     def offsets(self) -> dict[str, int]:
         """Length in bytes of the exact logs, for a checkpoint."""

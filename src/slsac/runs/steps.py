@@ -34,9 +34,10 @@ def trained_steps(run: Path) -> int:
 def steps_in_logs(run: Path, config: Config, reached: int) -> int:
     """`trained_steps` of a run whose configuration and `reached_step` are known."""
     epochs = [int(line["step"]) for line in read_lines(run / PROGRESS)]
-    if isinstance(config, OnPolicyConfig):
+    if isinstance(config, OnPolicyConfig) and (run / PROGRESS).exists():
         return max(epochs, default=0)  # an epoch that is not whole teaches nothing
-    # A recorded run keeps no checkpoint; it was complete, and its logs end where it did.
+    # A recorded run keeps no checkpoint; it was complete, and its logs end where it did. A policy
+    # that was kept as the best has the line of its evaluation alone.
     evaluations = [int(line["step"]) for line in read_lines(run / EVALUATIONS)]
     return reached or max(epochs + evaluations, default=0)
 

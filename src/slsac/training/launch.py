@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -18,7 +18,7 @@ from slsac.config import Config, OffPolicyConfig, OnPolicyConfig
 from slsac.display import Display, Silent
 from slsac.envs import Copies, copies_of, env_source, is_factory, make_env
 from slsac.errors import EnvFailed, InvalidInput, env_failures
-from slsac.runs import config_file, provenance
+from slsac.runs import checkpoint, config_file, provenance
 from slsac.runs.layout import (
     ABOUT_POLICY,
     CONFIG,
@@ -84,8 +84,20 @@ class Trainer(Protocol):
     def load_checkpoint(self) -> None:
         """Returns to the newest readable checkpoint, logs included."""
 
+    def start_from(self, saved: checkpoint.Checkpoint) -> None:
+        """Begins with what another run has learned."""
+
     def close(self) -> None:
         """Gives up the run directory and the environments."""
+
+
+class Origin(NamedTuple):
+    """Another run that a new one begins with."""
+
+    hand_over: Callable[[Trainer], None]
+    """Gives a new trainer what the other has learned."""
+    record: dict[str, Any]
+    """What config.json says of it, beside the run's own provenance."""
 
 
 class Kind(NamedTuple):
@@ -110,12 +122,14 @@ def start(
     overwrite: bool = False,
     display: Display | None = None,
     together: int = 1,
+    origin: Origin | None = None,
 ) -> Trainer:
     """Makes a new run directory and a trainer at step 0 in it.
 
     Args:
         env: an environment object or factory to use in place of the id that ``config`` names.
         together: how many seeds learn in one update; see `slsac.training.cohort`.
+        origin: another run that this one begins with; see `slsac.training.fine_tune`.
     """
     require_free(run, overwrite=overwrite)
     # Tried before anything is written: a bad env or config must leave everything as it was.
@@ -130,8 +144,11 @@ def start(
         opened.pop_all()
         opened.callback(trainer.close)
         trainer.session.journal.log.begin()
+        if origin is not None:
+            origin.hand_over(trainer)
         trainer.save_checkpoint()
-        config_file.write(config, run, trainer.spec, provenance.describe(together))
+        facts = provenance.describe(together) | (origin.record if origin is not None else {})
+        config_file.write(config, run, trainer.spec, facts)
         opened.pop_all()
     return trainer
 
@@ -305,3 +322,24 @@ def resume(
         config_file.write(config, run, trainer.spec, origin)
         opened.pop_all()
     return trainer
+
+
+def train(trainer: Trainer, until: int, callbacks: Sequence[Any] = ()) -> None:
+    """Trains to step ``until`` or to where a callback ends it, and makes the final evaluation.
+
+    Args:
+        callbacks: see `slsac.training.callbacks.Callback`.
+    """
+    session = trainer.session
+    session.callbacks.begin(callbacks)
+    try:
+        session.journal.log.withdraw_final()
+        trainer.advance(until)
+        if session.callbacks.stopped_by and trainer.step < until:
+            session.display.note(
+                f"{session.callbacks.stopped_by} ended training at step {trainer.step:,}"
+            )
+        trainer.finish()
+        session.callbacks.tell(trainer)
+    finally:
+        session.callbacks.end(trainer)

@@ -27,6 +27,7 @@ from slsac.display import Display
 from slsac.envs import Copies
 from slsac.errors import env_failures
 from slsac.networks import Normaliser, row_by_row
+from slsac.runs import checkpoint
 from slsac.runs.layout import REPLAY
 from slsac.runs.lock import RunLock
 from slsac.seeds import Branch, episode_seed, generator
@@ -35,7 +36,7 @@ from slsac.training.episodes import RunningEpisode
 from slsac.training.learner import Learner, SoloLearner, UpdateReport
 from slsac.training.moments import RunningMoments
 from slsac.training.replay import Replay
-from slsac.training.session import Session
+from slsac.training.session import Session, learned_by
 from slsac.training.units import Units
 from slsac.types import Batch, EnvSpec, SafeEnv
 
@@ -47,7 +48,7 @@ def advance(trainers: Sequence[OffPolicyTrainer], learner: Learner, until: int) 
     with contextlib.ExitStack() as saving:
         for trainer in trainers:
             saving.enter_context(trainer.session.saved_if_stopped())
-        while first.step < until:
+        while first.step < until and not first.session.callbacks.stopped_by:
             ended = take_step(trainers, learner)
             for trainer in trainers:
                 trainer.session.display.tick(trainer.step)
@@ -59,13 +60,15 @@ def advance(trainers: Sequence[OffPolicyTrainer], learner: Learner, until: int) 
                 _start_clocks(trainers)
             for trainer in itertools.compress(trainers, ended):
                 trainer.close_episode()
+            for trainer in trainers:
+                trainer.session.callbacks.tell(trainer)
 
 
 def take_step(trainers: Sequence[OffPolicyTrainer], learner: Learner) -> list[bool]:
     """One environment step of every run and what follows from it; True where an episode ended."""
     first = trainers[0]
     observations = [trainer.observation() for trainer in trainers]
-    if first.step < first.config.warmup_steps:
+    if first.step < first.config.warmup_steps and first.random_actions.wanted:
         actions: Sequence[np.ndarray] = [trainer.random_actions.draw() for trainer in trainers]
     else:
         actions = learner.explore(observations, first.step)
@@ -107,15 +110,26 @@ class RandomActions:
 
     def __init__(self, seed: int, size: int) -> None:
         self._rng, self._size = generator(seed, Branch.WARMUP), size
+        self.wanted = True
+        """False where a policy that has learned elsewhere plays those steps."""
 
     def draw(self) -> np.ndarray:
         return self._rng.uniform(-1.0, 1.0, self._size).astype(np.float32)
 
     def facts(self) -> dict[str, Any]:
-        return {"warmup_rng": self._rng.bit_generator.state}
+        by_policy = {} if self.wanted else {"warmup_by_policy": True}
+        return {"warmup_rng": self._rng.bit_generator.state} | by_policy
 
     def restore(self, facts: Mapping[str, Any]) -> None:
         self._rng.bit_generator.state = facts["warmup_rng"]
+        self.wanted = not facts.get("warmup_by_policy", False)
+
+
+def replay_of(config: OffPolicyConfig, run: Path, spec: EnvSpec, *, create: bool) -> Replay:
+    """The replay of a run, made or opened."""
+    # Falling back to the checkpoint before the newest goes back two intervals at most.
+    reserve = 2 * (config.checkpoint_every_steps + spec.horizon)
+    return Replay(run / REPLAY, spec, config.replay_capacity, reserve, config.seed, create=create)
 
 
 class OffPolicyTrainer:
@@ -139,11 +153,7 @@ class OffPolicyTrainer:
         self.learner: Learner = SoloLearner(self.agent, config.seed)
         self._place = 0
         self._predict = jax.jit(row_by_row(self.agent.predict))
-        # Falling back to the checkpoint before the newest goes back two intervals at most.
-        reserve = 2 * (config.checkpoint_every_steps + env.spec.horizon)
-        self.replay = Replay(
-            run / REPLAY, env.spec, config.replay_capacity, reserve, config.seed, create=new
-        )
+        self.replay = replay_of(config, run, env.spec, create=new)
         self.tightening = Tightening(config, env.spec)
         self.random_actions = RandomActions(config.seed, env.spec.action_size)
         self.units = Units(config, env.spec.horizon)
@@ -183,12 +193,13 @@ class OffPolicyTrainer:
         """When learning begins and the limit is enforced, for a person."""
         steps, rest = self.config.steps, self.config.multiplier_warmup_steps
         warmup = self.config.warmup_steps
+        actions = "random actions" if self.random_actions.wanted else "the policy it was given"
         if steps <= warmup:
             return (
-                f"learning would begin after {warmup:,} steps of random actions, so nothing is "
+                f"learning would begin after {warmup:,} steps of {actions}, so nothing is "
                 f"learned in {steps:,} (--warmup-steps)"
             )
-        text = f"learning begins after {warmup:,} steps of random actions; "
+        text = f"learning begins after {warmup:,} steps of {actions}; "
         if rest < steps:
             return text + f"the multiplier acts after {rest:,} steps"
         return text + (
@@ -321,6 +332,23 @@ class OffPolicyTrainer:
         assert isinstance(self.learner, SoloLearner), "a cohort is not resumed as one"
         self.learner.state = self.session.load_checkpoint(self.state)
         self._observation = None
+
+    def start_from(self, saved: checkpoint.Checkpoint) -> None:
+        """Begins with what another run has learned, and plays no random actions."""
+        assert isinstance(self.learner, SoloLearner), "a cohort does not start from a run"
+        self.learner.state = learned_by(saved, self.state)
+        self.units.restore(saved.facts)
+        if self._moments is not None:
+            self._moments.restore(saved.facts)
+        self.random_actions.wanted = False
+
+    def take_over_replay(
+        self, config: OffPolicyConfig, run: Path, facts: Mapping[str, Any]
+    ) -> None:
+        """Begins with the transitions of another run of the same task."""
+        theirs = replay_of(config, run, self.spec, create=False)
+        theirs.restore(facts)
+        self.replay.take_over(theirs)
 
     def close(self) -> None:
         """Gives up the run directory and the environments."""

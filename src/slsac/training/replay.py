@@ -141,12 +141,28 @@ class Replay:
         # A difference of equal numbers leaves rounding errors, which are not a deviation.
         return mean, math.sqrt(variance) if variance > 1e-9 * square else 0.0
 
-    def flush(self) -> None:
-        """Hands what was written to the disk, so that it also survives a power cut."""
-        for ring in (
+    def take_over(self, other: Replay) -> None:
+        """Begins with the transitions of another replay of the same task."""
+        if other._length != self._length and other._added > min(other._length, self._length):
+            raise InvalidInput(
+                f"replay_capacity is {self.capacity}; to take over a replay that has gone round it "
+                f"must be {other.capacity}, and checkpoint_every_steps the same"
+            )
+        for own, theirs in zip(self._rings(), other._rings(), strict=True):
+            # What was never written is left out: the file keeps its holes.
+            filled = 1 + (other._row if len(theirs) == other._rows else other._added)
+            own[:filled] = theirs[:filled]
+        self._added, self._row, self._cost_sums = other._added, other._row, other._cost_sums
+
+    def _rings(self) -> tuple[np.memmap, ...]:
+        return (
             self._observations, self._actions, self._rewards,
             self._costs, self._terminated, self._observation_rows,
-        ):  # fmt: skip
+        )  # fmt: skip
+
+    def flush(self) -> None:
+        """Hands what was written to the disk, so that it also survives a power cut."""
+        for ring in self._rings():
             ring.flush()
 
     def facts(self) -> dict[str, Any]:

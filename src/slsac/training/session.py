@@ -24,6 +24,7 @@ from slsac.runs.lock import RunLock
 from slsac.runs.steps import logged_step, reached_step
 from slsac.runs.tensors import save_tensors, tensors_of, tree_from
 from slsac.stats.summary import Evaluation
+from slsac.training.callbacks import Callbacks
 from slsac.training.episodes import Episodes
 from slsac.training.failures import Failures
 from slsac.training.journal import Journal
@@ -64,6 +65,16 @@ class Clock:
         self.saved_at = facts.get("saved_at", self.step)
 
 
+def learned_by(saved: checkpoint.Checkpoint, own: Any) -> Any:
+    """All that another run has learned, with the randomness of ``own``: keys, number of updates."""
+    randomness = {
+        name: array
+        for name, array in tensors_of(own).items()
+        if name == "updates" or name.endswith("key")
+    }
+    return tree_from(saved.tensors | randomness, own, saved.path)
+
+
 class Mark(NamedTuple):
     """A moment between episodes, kept in memory in case the run stops before it is saved."""
 
@@ -81,7 +92,7 @@ class Session:
         display: Display,
         lock: RunLock,
     ) -> None:
-        self.config, self.run, self.spec, self.display = config, run, spec, display
+        self.config, self.run, self.spec = config, run, spec
         self.lock = lock
         """Held while the run directory is in use."""
         self.clock = Clock()
@@ -89,13 +100,19 @@ class Session:
         span = config.multiplier.recent_horizons * spec.horizon if recent else None
         self.episodes = Episodes(config.multiplier.window, span)
         self.lagrangian = Lagrangian(config, spec.horizon, self.episodes)
-        self.journal = Journal(config, run, display, self.episodes)
+        self.callbacks = Callbacks()
+        self.journal = Journal(config, run, display, self.episodes, self.callbacks)
         self.failures = Failures(run, self.save_last)
         self._mark: Mark | None = None
         self.files: list[Flushed] = [self.journal.log]
         """What must be on the disk before a checkpoint that refers to it."""
         self._parts: list[Part] = [self.clock, self.episodes, self.lagrangian, self.journal]
         self._evaluation_envs = Lanes(copies.evaluation)
+
+    @property
+    def display(self) -> Display:
+        """Where the run is shown."""
+        return self.journal.display
 
     def keep(self, *parts: Part) -> None:
         """Makes ``parts`` part of every checkpoint."""

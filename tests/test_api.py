@@ -109,6 +109,10 @@ def test_prediction_takes_one_observation_or_a_batch_in_the_env_units() -> None:
     assert np.any(sampled[0] != sampled[1])
     with pytest.raises(InvalidInput, match=r"shape \(3,\); its last axis must be 2"):
         agent.predict(np.zeros(3))
+    with pytest.raises(InvalidInput, match="observation holds nan; it must be finite"):
+        agent.predict(np.array([0.0, np.nan]))
+    with pytest.raises(InvalidInput, match=r"observation is a dict; .*gymnasium\.spaces\.flatten"):
+        agent.predict({"speed": 1.0})  # type: ignore[arg-type]
     agent.close()
 
 

@@ -222,12 +222,20 @@ class Agent:
 
     def _act(self, observation: np.ndarray, deterministic: bool = True) -> np.ndarray:
         """The action in [-1, 1]."""
+        if isinstance(observation, (dict, tuple)):
+            raise InvalidInput(
+                f"observation is a {type(observation).__name__}; it must be a vector: "
+                "gymnasium.spaces.flatten(env.observation_space, observation)"
+            )
         observation = np.asarray(observation, np.float32)
         if observation.shape[-1:] != (self.spec.observation_size,):
             raise InvalidInput(
                 f"observation has shape {observation.shape}; its last axis must be "
                 f"{self.spec.observation_size}"
             )
+        if not np.isfinite(observation).all():
+            wrong = observation[~np.isfinite(observation)][0]
+            raise InvalidInput(f"observation holds {wrong}; it must be finite numbers")
         if deterministic:
             return np.asarray(self._mode(self.policy, observation))
         self._sample_key, key = jax.random.split(self._sample_key)

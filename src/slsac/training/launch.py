@@ -136,10 +136,13 @@ def start(
     source = config.env if env is None else env
     training_env, copies = tried_env(source, config)
     _require_memory(config, training_env.spec)
+    display = display or Silent()
+    if note := getattr(training_env, "note", None):
+        display.note(note)
     with claimed(run, overwrite=overwrite) as lock, contextlib.ExitStack() as opened:
         _close_after(opened, training_env, source)
         trainer = KINDS[type(config)].trainer(
-            config, run, training_env, copies, display or Silent(), lock, new=True
+            config, run, training_env, copies, display, lock, new=True
         )
         opened.pop_all()
         opened.callback(trainer.close)

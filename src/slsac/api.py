@@ -24,6 +24,7 @@ from slsac.errors import InvalidInput
 from slsac.evaluate import evaluate
 from slsac.networks import row_by_row
 from slsac.runs import config_file, policy
+from slsac.runs.export import export
 from slsac.runs.layout import EVALUATIONS
 from slsac.runs.lock import RunLock
 from slsac.runs.log import RunLog
@@ -154,9 +155,6 @@ class Agent:
         self._sample = jax.jit(self._functions.explore)
         self._sample_key = jax.random.PRNGKey(self.config.seed)
         self._evaluation_env: Lanes | None = None
-        low, high = np.asarray(self.spec.action_low), np.asarray(self.spec.action_high)
-        self._action_middle = ((high + low) / 2).astype(np.float32)
-        self._action_scale = ((high - low) / 2).astype(np.float32)
 
     @property
     def policy(self) -> Any:
@@ -218,7 +216,8 @@ class Agent:
 
         Observations and actions are flat vectors, whatever shape the environment gives them.
         """
-        return self._action_middle + self._action_scale * self._act(observation, deterministic)
+        unit = self._act(observation, deterministic)
+        return self.spec.action_middle + self.spec.action_scale * unit
 
     def _act(self, observation: np.ndarray, deterministic: bool = True) -> np.ndarray:
         """The action in [-1, 1]."""
@@ -320,6 +319,12 @@ class Agent:
             )
         finally:
             env.close()
+
+    def export(self, file: str | Path) -> None:
+        """Writes the policy as ``.onnx`` or ``.npz``, to be played without slsac."""
+        if self._trainer is not None:
+            self._trainer.save_final()
+        export(self.run, Path(file))
 
     def save(self, run: str | Path) -> None:
         """Copies the run to another directory, everything that `load` and `learn` need."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -130,6 +132,19 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
         (["--run", ""], "run is ''; it must be the name of a directory"),
         (["stray"], "argument 'stray' is unknown"),
         (["--inexact"], "--inexact has no effect without --from"),
+        (["--keep-replay"], "--keep-replay has no effect without --init"),
+        (["--keep-bets"], "flag --keep-bets does not exist; did you mean --keep-best?"),
+        (["--stop-at", "much"], "argument --stop-at: invalid float value: 'much'"),
+        (["--track", "mlflow"], "argument --track: invalid choice: 'mlflow'"),
+        (["--seeds", "2", "--stop-at", "5"], "--seeds and --stop-at exclude each other"),
+        (["--device", "abacus"], "device is 'abacus'; it must be cpu, gpu or gpu:N"),
+        (["--device", "cpu:99"], "device is cpu:99; this machine has "),
+        (["--device", "gpu"], "device is gpu; JAX finds none here: pass --device cpu"),
+        (
+            ["--algo", "cpo", "--multiplier-warmup-steps", "9"],
+            "'multiplier_warmup_steps' is for off-policy algorithms only",
+        ),
+        (["--num-envs", "4"], "'num_envs' is for on-policy algorithms only"),
         (["--run", "/proc/none/run"], "run '/proc/none/run' cannot be made: "),
     ],
 )
@@ -160,6 +175,22 @@ def test_an_existing_run_is_not_overwritten_by_mistake(
     assert (tmp_path / "policy.safetensors").read_bytes() == before
     assert main([*arguments, "--overwrite", "--seed", "1"]) == 0
     assert (tmp_path / "policy.safetensors").read_bytes() != before
+
+
+def test_an_env_or_a_run_to_begin_with_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train"]) == 2
+    assert "--env is missing; see `slsac envs`" in capsys.readouterr().err
+
+
+def test_a_platform_that_jax_cannot_start_is_one_line(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "slsac", "train", "--env", "ProbeChoice-v0"]
+    ended = subprocess.run(
+        [*line, "--run", str(tmp_path / "run")], env=os.environ | {"JAX_PLATFORMS": "cuda"},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert "JAX_PLATFORMS is 'cuda', which JAX cannot start here; set cpu" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 @pytest.mark.parametrize("command", ["resume", "evaluate"])

@@ -209,7 +209,8 @@ class Session:
         if self.config.steps < saved.facts["step"]:
             # Before anything is changed: the logs behind the checkpoint are still whole.
             raise InvalidInput(
-                f"steps is {self.config.steps}; the run is already at step {saved.facts['step']}"
+                f"steps is {self.config.steps}; the run is already at step {saved.facts['step']}: "
+                "pass more steps, or start a new run"
             )
         state = tree_from(saved.tensors, like, saved.path)
         reached = max(reached_step(self.run), logged_step(self.run), saved.facts.get("reached", 0))

@@ -117,12 +117,13 @@ class Agent:
         Args:
             env: needed to evaluate or learn where the run was made on an object or a function;
                 in a new run, possibly another task with observations and actions of the same size.
+            env_name: of a new run; what tables and reports call an environment that has no id.
             inexact: learn on although versions or the machine have changed.
             run: directory of the new run; a temporary one if only config fields are given.
             keep_replay: the new run also learns from the saved one's transitions.
         """
         agent = cls.__new__(cls)
-        if run is not None or overrides or keep_replay or env_name is not None:
+        if run is not None or overrides or keep_replay:
             if env is not None:
                 overrides["env"] = name_of(env, env_name)
             config = fine_tune.config_from(Path(source), overrides, keep_replay=keep_replay)
@@ -188,6 +189,8 @@ class Agent:
             trainer.session.journal.display = display
             # Written first: whoever picks the run up after a crash finds where it was going.
             self.config = trainer.session.config = config
+            if isinstance(display, Terminal) and done == 0:
+                display.note(trainer.schedule)
             config_file.write(self.config, self.run, self.spec, config_file.read(self.run)[2])
             try:
                 launch.train(trainer, config.steps, callbacks)

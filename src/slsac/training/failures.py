@@ -25,7 +25,8 @@ class Failures:
         self._checkpoints, self._save = run / CHECKPOINTS, save
 
     def fail(self, reason: str, cause: BaseException | None = None) -> NoReturn:
-        self._save()
+        with contextlib.suppress(OSError):  # a full disk may be the reason
+            self._save()
         names = checkpoint.step_names(self._checkpoints)
         if (self._checkpoints / checkpoint.LAST).exists():
             names.append(checkpoint.LAST)

@@ -296,8 +296,9 @@ def test_a_length_that_the_env_does_not_state_is_asked_for(
     def short() -> gym.Env:
         return Short(gym.make("Pendulum-v1").unwrapped)
 
-    Agent("sl-sac", env=short, **QUICK).learn(20).close()
+    Agent("sl-sac", env=short, **QUICK).learn(20, progress=False).close()
     expected = "cut off after 5 steps, but the env states 1,000"
     assert capsys.readouterr().err.count(expected) == 1
-    Agent("sl-sac", env=lambda: make_env(short, horizon=5), **QUICK).learn(20).close()
+    timed = Agent("sl-sac", env=lambda: make_env(short, horizon=5), **QUICK)
+    timed.learn(20, progress=False).close()
     assert expected not in capsys.readouterr().err

@@ -27,10 +27,12 @@ def use_device(name: str | None) -> None:
     kind, colon, number = (name or "").partition(":")
     if name is not None and (kind not in KINDS or (colon and not number.isdecimal())):
         raise InvalidInput(f"device is {name!r}; it must be cpu, gpu or gpu:N")
+    if kind == "cpu":
+        jax.config.update("jax_platforms", kind)  # starts no other, whatever JAX_PLATFORMS says
     try:
         # A backend that JAX_PLATFORMS asks for and that does not start fails here, in any case.
         devices = jax.devices(kind or None)
-    except RuntimeError as error:
+    except (RuntimeError, AssertionError) as error:
         raise InvalidInput(_no_device(name, error)) from None
     if name is None:
         return
@@ -39,8 +41,8 @@ def use_device(name: str | None) -> None:
     jax.config.update("jax_default_device", devices[int(number or 0)])
 
 
-def _no_device(name: str | None, error: RuntimeError) -> str:
-    reason = " ".join(str(error).split())[:200]
+def _no_device(name: str | None, error: Exception) -> str:
+    reason = " ".join(str(error).split())[:200] or type(error).__name__
     if name is None:
         wanted = os.environ.get("JAX_PLATFORMS", "")
         return (

@@ -188,7 +188,7 @@ def test_a_platform_that_jax_cannot_start_is_one_line(tmp_path: Path) -> None:
         [*line, "--run", str(tmp_path / "run")], env=os.environ | {"JAX_PLATFORMS": "cuda"},
         capture_output=True, text=True,
     )  # fmt: skip
-    assert ended.returncode == 2
+    assert ended.returncode == 2, ended.stderr
     assert "JAX_PLATFORMS is 'cuda', which JAX cannot start here; set cpu" in ended.stderr
     assert "Traceback" not in ended.stderr
 

@@ -21,6 +21,7 @@ from slsac.runs import checkpoint, config_file, layout
 from slsac.runs.log import read_lines
 from slsac.runs.steps import reached_step
 from slsac.training import launch
+from tests.support.agents import small_config
 from tests.support.runs import everything, finished_steps, quick_config, slsac, stopped, undisturbed
 from tests.support.waiting import wait_for
 

@@ -27,11 +27,13 @@ class Failures:
     def fail(self, reason: str, cause: BaseException | None = None) -> NoReturn:
         with contextlib.suppress(OSError):  # a full disk may be the reason
             self._save()
+        raise TrainingFailed(f"{reason}; last good checkpoint: {self._newest()}") from cause
+
+    def _newest(self) -> str:
+        if step := checkpoint.saved_step(self._checkpoints, checkpoint.LAST):
+            return f"{self._checkpoints / checkpoint.LAST} (step {step})"
         names = checkpoint.step_names(self._checkpoints)
-        if (self._checkpoints / checkpoint.LAST).exists():
-            names.append(checkpoint.LAST)
-        last = self._checkpoints / names[-1] if names else "none"
-        raise TrainingFailed(f"{reason}; last good checkpoint: {last}") from cause
+        return str(self._checkpoints / names[-1]) if names else "none"
 
     @contextlib.contextmanager
     def of_env(self, step: int) -> Iterator[None]:

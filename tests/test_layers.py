@@ -107,7 +107,7 @@ def test_reading_and_configuring_need_no_jax(start: str) -> None:
         waiting |= new
 
 
-BY_COMPUTED_NAME = {"envs.gymnasium", "envs.safety_gymnasium"}
+BY_COMPUTED_NAME = {"envs.imports", "envs.safety_gymnasium"}
 """These load a user's module, and a package that cannot be imported as a whole."""
 
 

@@ -18,10 +18,10 @@ from slsac.config import Config
 from slsac.config.overrides import with_overrides
 from slsac.config.presets import preset
 from slsac.display import Display, Silent, Terminal
-from slsac.envs import copies_of, env_source, for_evaluation, make_env
+from slsac.envs import copies_of, env_source, for_evaluation, import_installed, make_env
 from slsac.envs.play import Lanes
 from slsac.errors import InvalidInput
-from slsac.evaluate import evaluate
+from slsac.evaluate import evaluate, require_episodes
 from slsac.networks import row_by_row
 from slsac.runs import config_file, policy
 from slsac.runs.export import export
@@ -29,6 +29,7 @@ from slsac.runs.layout import EVALUATIONS
 from slsac.runs.lock import RunLock
 from slsac.runs.log import RunLog
 from slsac.runs.steps import reached_step, trained_steps
+from slsac.seeds import require_seed
 from slsac.stats.summary import Evaluation
 from slsac.training import fine_tune, launch
 from slsac.training.journal import evaluation_record
@@ -89,7 +90,8 @@ class Agent:
         self.config: Config = config
         self.run, self.spec = trainer.run, trainer.spec
         self._env_source = env_source(env, config)
-        self._display, self._inexact = display, False
+        self._display = display
+        self._inexact = self._named_by_files = False
         self._trainer: launch.Trainer | None = trainer
         self._functions, self._trained_policy = trainer.agent, None
         self._prepare()
@@ -103,6 +105,7 @@ class Agent:
         env: Any = None,
         env_name: str | None = None,
         inexact: bool = False,
+        trust_env: bool = False,
         display: Display | None = None,
         run: str | Path | None = None,
         overwrite: bool = False,
@@ -121,12 +124,16 @@ class Agent:
             inexact: learn on although versions or the machine have changed.
             run: directory of the new run; a temporary one if only config fields are given.
             keep_replay: the new run also learns from the saved one's transitions.
+            trust_env: import the module that the run's files name from the working directory too;
+                by default it must be installed.
         """
         agent = cls.__new__(cls)
         if run is not None or overrides or keep_replay:
             if env is not None:
                 overrides["env"] = name_of(env, env_name)
             config = fine_tune.config_from(Path(source), overrides, keep_replay=keep_replay)
+            if env is None and not trust_env:
+                import_installed(config.env)
             env = config.env if env is None else env
             trainer = fine_tune.start(
                 config, agent._own_folder(run), Path(source),
@@ -137,6 +144,7 @@ class Agent:
         agent.run = Path(source)
         agent.config, agent.spec, _ = config_file.read(agent.run)
         agent._env_source = env_source(agent.config.env if env is None else env, agent.config)
+        agent._named_by_files = env is None and not trust_env
         agent._display = display
         agent._inexact = inexact
         agent._trainer = None
@@ -181,7 +189,7 @@ class Agent:
                 self._trainer = launch.resume(
                     self.run,
                     steps=config.steps,
-                    env=self._env_source,
+                    env=self._source(),
                     inexact=self._inexact,
                     display=display,
                 )
@@ -213,6 +221,12 @@ class Agent:
             yield shown
         finally:
             shown.close()
+
+    def _source(self) -> Any:
+        """The env to play on. Raise InvalidInput where it would take a stranger's module."""
+        if self._named_by_files:
+            import_installed(self.config.env)
+        return self._env_source
 
     def predict(self, observation: np.ndarray, deterministic: bool = True) -> np.ndarray:
         """The action for one observation, or actions for a batch, in the environment's units.
@@ -274,14 +288,12 @@ class Agent:
             RunLog(self.run).write(EVALUATIONS, record)
 
     def _evaluate(self, episodes: int, seed: int | None, deterministic: bool) -> Evaluation:
-        if episodes < 1:
-            raise InvalidInput(f"episodes is {episodes}; it must be at least 1")
-        if seed is not None and seed < 0:
-            raise InvalidInput(f"seed is {seed}; it must be at least 0")
-        if self._evaluation_env is None:
-            self._evaluation_env = Lanes(copies_of(self._env_source).evaluation)
-        config_file.require_same_task(self._evaluation_env.take(1)[0].spec, self.spec)
+        require_episodes(episodes)
         seed = self.config.seed if seed is None else seed
+        require_seed(seed)
+        if self._evaluation_env is None:
+            self._evaluation_env = Lanes(copies_of(self._source()).evaluation)
+        config_file.require_same_task(self._evaluation_env.take(1)[0].spec, self.spec)
         self._sample_key = jax.random.PRNGKey(seed)
         if deterministic:
             return evaluate(
@@ -303,11 +315,13 @@ class Agent:
         from slsac import video
 
         video.require_mp4(Path(file))
+        seed = self.config.seed if seed is None else seed
+        require_seed(seed)
         if episodes < 1:
             raise InvalidInput(f"video_episodes is {episodes}; it must be at least 1")
         video.prepare()
         try:
-            env = make_env(for_evaluation(self._env_source), render_mode="rgb_array")
+            env = make_env(for_evaluation(self._source()), render_mode="rgb_array")
         except InvalidInput as error:
             raise video.NoVideo(f"no video: {error}") from error
         try:
@@ -317,7 +331,7 @@ class Agent:
                 self._act,
                 Path(file),
                 episodes=episodes,
-                seed=self.config.seed if seed is None else seed,
+                seed=seed,
                 cost_limit=self.config.cost_limit,
             )
         finally:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from slsac.formatting import cost_digits, duration, number, sentence
+from slsac.formatting import cost_digits, duration, number, printable, sentence
 
 
 class Display(Protocol):
@@ -46,7 +46,7 @@ class Silent:
         pass
 
     def note(self, text: str) -> None:
-        print(text, file=sys.stderr)
+        print(printable(text), file=sys.stderr)
 
     def close(self) -> None:
         pass
@@ -123,7 +123,7 @@ class Terminal:
             self._bar.stop()
 
     def _print(self, text: str) -> None:
-        self._console.print(text, markup=False)
+        self._console.print(printable(text), markup=False)
 
 
 class Labelled:

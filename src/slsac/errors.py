@@ -28,6 +28,23 @@ class RunDamaged(Failed):
     """Files of a run are missing or do not fit together."""
 
 
+LONGEST_VALUE = 80
+"""Characters of a value that a message shows."""
+MOST_NAMES = 60
+"""Names that a message lists."""
+
+
+def brief(value: object, *, quoted: bool = True) -> str:
+    """A value as a message shows it: on one line, and cut off where it is long."""
+    if isinstance(value, (dict, list, tuple)) and len(value) > LONGEST_VALUE:
+        return f"a {type(value).__name__} of {len(value):,} items"
+    try:
+        shown = repr(value) if quoted else " ".join(str(value).split())
+    except (ValueError, RecursionError):  # digits or nesting without end
+        return f"a very large {type(value).__name__}"
+    return shown if len(shown) <= LONGEST_VALUE else f"{shown[:LONGEST_VALUE]}..."
+
+
 def env_failure(error: BaseException) -> EnvFailed:
     """What an environment raised, as one line with its file and line: no traceback is shown."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -54,5 +71,6 @@ def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InvalidInput:
     """The error for a name that does not exist; it suggests the nearest names that do."""
     known = sorted(allowed)
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
-    return InvalidInput(f"{kind} {name!r} does not exist; {hint}")
+    shown = known if len(known) <= MOST_NAMES else [*known[:MOST_NAMES], f"... {len(known)} in all"]
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(shown)}"
+    return InvalidInput(f"{kind} {brief(name)} does not exist; {hint}")

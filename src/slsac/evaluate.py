@@ -5,16 +5,19 @@ The episode loop itself is `slsac.envs.play`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
 
+from slsac.envs.contract import LARGEST_NUMBER
 from slsac.envs.play import Lanes, Predict, Transition, play
-from slsac.errors import EnvFailed
+from slsac.errors import EnvFailed, InvalidInput, brief
 from slsac.seeds import Branch, episode_seed
 from slsac.stats.summary import Evaluation, stack_extras
 from slsac.types import SafeEnv
+
+MOST_EPISODES = 1_000_000
+"""Of one evaluation, whose seeds are all drawn before the first begins."""
 
 
 def evaluate(
@@ -47,6 +50,15 @@ def evaluate(
     return Evaluation(returns, costs, lengths.astype(np.int64), stack_extras(extras))
 
 
+def require_episodes(episodes: int, least: int = 1) -> None:
+    """Raise InvalidInput unless so many episodes can be asked for."""
+    if not least <= episodes <= MOST_EPISODES:
+        raise InvalidInput(
+            f"episodes is {brief(episodes)}; it must be at least {least} and at most "
+            f"{MOST_EPISODES:,}"
+        )
+
+
 def evaluation_seeds(seed: int, episodes: int) -> list[int]:
     """The env seeds of the first ``episodes`` episodes of an evaluation."""
     return [episode_seed(seed, Branch.EVALUATION, episode) for episode in range(episodes)]
@@ -58,8 +70,8 @@ def _require_finite(transition: Transition) -> None:
         raise EnvFailed(
             "the environment returned an observation in an evaluation that is not finite"
         )
-    if not (math.isfinite(step.reward) and math.isfinite(step.cost)):
+    if not (abs(step.reward) <= LARGEST_NUMBER and abs(step.cost) <= LARGEST_NUMBER):
         raise EnvFailed(
             f"the environment returned a reward of {step.reward} and a cost of {step.cost} "
-            "in an evaluation; both must be finite"
+            "in an evaluation; both must be finite in single precision"
         )

@@ -6,6 +6,24 @@ from collections.abc import Mapping
 from typing import Any
 
 
+def printable(text: str) -> str:
+    """``text`` with control and other invisible characters spelled out, but for line ends.
+
+    A terminal obeys such characters. They can stand in any name that comes from a file.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def one_line(text: str) -> str:
+    """``text`` without line ends and without characters that a terminal obeys."""
+    return printable(" ".join(text.splitlines()))
+
+
 def number(value: float | None, digits: int, *, sign: bool = False) -> str:
     """``value`` with so many decimals, or two significant digits where it is too small for them; a
     dash for None.

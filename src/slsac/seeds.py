@@ -6,6 +6,10 @@ from enum import IntEnum
 
 import numpy as np
 
+from slsac.errors import InvalidInput, brief
+
+LARGEST_SEED = 2**32 - 1
+
 
 class Branch(IntEnum):
     TRAINING = 0
@@ -13,6 +17,12 @@ class Branch(IntEnum):
     EVALUATION = 2
     WARMUP = 3
     CERTIFICATE = 4
+
+
+def require_seed(seed: int) -> None:
+    """Raise InvalidInput unless ``seed`` fits 32 bits."""
+    if not 0 <= seed <= LARGEST_SEED:
+        raise InvalidInput(f"seed is {brief(seed)}; it must be in [0, 2**32)")
 
 
 def generator(seed: int, branch: Branch) -> np.random.Generator:

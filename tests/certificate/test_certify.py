@@ -176,7 +176,7 @@ def test_without_a_checkpoint_an_earlier_calibration_of_the_policy_counts(
     [
         (["--confidence", "2"], "confidence is 2.0; it must be in [0.5, 0.999999999]"),
         (["--episodes", "1"], "episodes is 1; it must be at least 2"),
-        (["--seed", "-1"], "seed is -1; it must be at least 0"),
+        (["--seed", "-1"], "seed is -1; it must be in [0, 2**32)"),
         (["--max-step-cost", "0.01"], "largest_cost is 0.2; it must be at least"),
         (["--max-step-cost", "nan"], "max_step_cost is nan; it must be finite and above 0"),
         (["--max-step-cost", "0"], "max_step_cost is 0.0; it must be finite and above 0"),

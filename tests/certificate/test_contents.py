@@ -27,7 +27,7 @@ def test_a_recorded_certificate_is_read_and_written_back(path: Path) -> None:
     text = path.read_text()
     certificate = from_json(text)
     assert to_json(certificate) + "\n" == text
-    assert calibration_from_json(text) == certificate.calibration
+    assert calibration_from_json(text.encode()) == certificate.calibration
     left = path.with_name("calibration.json")
     if left.exists():
         assert calibration_to_json(certificate.calibration) + "\n" == left.read_text()

@@ -21,6 +21,7 @@ from slsac.envs import list_envs
 from slsac.runs.log import read_lines
 from slsac.stats.tail import empirical_cvar
 from slsac.training.off_policy import OffPolicyTrainer
+from tests.support.recorded import make_run
 
 QUICK = [
     "--steps", "120", "--warmup-steps", "40", "--batch-size", "16", "--steps-per-epoch", "40",
@@ -216,6 +217,45 @@ def test_what_nobody_foresaw_is_one_line_with_a_file(
     details = Path(said.split("details in ")[1].split(";")[0])
     assert "ZeroDivisionError" in details.read_text()
     details.unlink()
+    assert main(["algos", "--debug"]) == 1
+    assert "Traceback" in capsys.readouterr().err
     monkeypatch.setenv("SLSAC_DEBUG", "1")
-    with pytest.raises(ZeroDivisionError):
-        main(["algos"])
+    assert main(["algos"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_terminal_that_knows_ascii_alone_gets_a_table(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    for more in ([], ["--out", str(tmp_path / "table.md")]):
+        done = subprocess.run(
+            [sys.executable, "-m", "slsac", "table", str(run), *more],
+            capture_output=True, env=os.environ | locale,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    assert "±" in (tmp_path / "table.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError("no\nmore"), "slsac: out of memory: no more\n"),
+        (
+            RuntimeError("RESOURCE_EXHAUSTED: 1 PB"),
+            "slsac: out of memory: RESOURCE_EXHAUSTED: 1 PB\n",
+        ),
+        (OSError(28, "No space left on device"), "slsac: [Errno 28] No space left on device\n"),
+        (RecursionError("deep"), "slsac: unexpected RecursionError: deep (details in "),
+    ],
+)
+def test_what_a_machine_cannot_do_is_one_line(
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(options: object) -> int:
+        raise error
+
+    monkeypatch.setattr(sys.modules["slsac.cli.main"], "run_command", broken)
+    assert main(["algos"]) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith(said)
+    assert shown.count("\n") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import os
 import signal
 import time
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from slsac.envs import make_env, with_timeout
 from slsac.envs.probe import Choice
 from slsac.envs.worker import MOST_RESTARTS, WorkerEnv
 from slsac.errors import EnvFailed, InvalidInput
@@ -181,3 +183,28 @@ def test_a_copy_is_another_process_and_closing_ends_it() -> None:
         worker.close()
         with pytest.raises(ProcessLookupError):
             os.kill(process, 0)
+
+
+class Hangs(Choice):
+    """Never returns from its fourth step."""
+
+    def step(self, action: np.ndarray) -> Step:
+        if self._time == 3:
+            time.sleep(3600.0)
+        return super().step(action)
+
+
+def test_an_env_that_hangs_fails_in_time_if_a_time_is_given() -> None:
+    env = make_env(with_timeout(Hangs, 3.0))
+    env.reset(0)
+    for _ in range(3):
+        env.step(np.zeros(1, np.float32))
+    with pytest.raises(EnvFailed, match=r"no answer within 3 seconds, in episode 0, step 3"):
+        env.step(np.zeros(1, np.float32))
+    env.close()
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
+def test_a_time_to_answer_is_positive(seconds: float) -> None:
+    with pytest.raises(InvalidInput, match="env_timeout"):
+        with_timeout("ProbeChoice-v0", seconds)

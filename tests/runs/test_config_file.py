@@ -31,7 +31,7 @@ def test_a_config_from_before_a_field_existed_reads_with_the_preset_value(tmp_pa
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("[]", "it holds a list, not an object"), (None, "config field cost_limit is missing")],
+    [("[]", "it must be an object"), (None, "config field cost_limit is missing")],
 )
 def test_a_config_that_has_lost_something_is_refused(
     text: str | None, message: str, tmp_path: Path

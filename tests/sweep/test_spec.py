@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from slsac.cli import main
 from slsac.cli.train import parse_overrides
 from slsac.config.overrides import with_overrides
 from slsac.config.presets import preset
+from slsac.errors import InvalidInput
 from slsac.sweep import spec as grid
 from slsac.sweep.products import PRODUCTS
 from tests.support.paths import ROOT
@@ -171,3 +173,29 @@ def test_more_cores_than_there_are_is_refused_before_training(
     spec = str(write_spec(tmp_path, cores_per_trial=4096))
     assert main(["sweep", spec, "--out", str(tmp_path / "out")]) == 2
     assert "cores_per_trial is 4096; it must be at most" in capsys.readouterr().err
+
+
+def test_a_spec_with_many_seeds_is_read_in_linear_time() -> None:
+    begun = time.process_time()
+    assert len(grid.parse(SMALL_SPEC | {"seeds": list(range(50_000))}).seeds) == 50_000
+    assert time.process_time() - begun < 10.0  # half a minute if each is compared with each
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: &a [*a]",
+        "overrides: &a {common: *a}",
+        "[" * 3000,
+        "a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n"
+        "c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n"
+        "e: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n"
+        "g: &g [*f,*f,*f,*f,*f,*f,*f,*f,*f]\nh: [*g,*g,*g,*g,*g,*g,*g,*g,*g]",
+        "seeds: !!python/object/apply:os.system [true]",
+    ],
+    ids=["cycle", "cyclic-mapping", "deep", "laughs", "code"],
+)
+def test_yaml_without_end_is_refused(text: str, tmp_path: Path) -> None:
+    (tmp_path / "spec.yaml").write_text(text)
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        grid.load(tmp_path / "spec.yaml")

@@ -86,7 +86,9 @@ def test_the_best_safe_policy_can_be_used_like_a_run(ended: tuple[Path, Listenin
 
 
 def evaluated(total: float, cost: float, step: int = 1) -> dict[str, Any]:
-    return {"return_mean": total, "cost_cvar": cost, "cost_limit": 5.0, "step": step}
+    figures = {"return_mean": total, "cost_mean": cost, "cost_cvar": cost, "cost_limit": 5.0}
+    episodes = {"returns": [total], "costs": [cost], "lengths": [10]}
+    return {"step": step, "final": False, **figures, **episodes}
 
 
 def test_a_target_must_be_held_within_the_limit() -> None:

@@ -16,7 +16,8 @@ import pytest
 
 from slsac import Agent
 from slsac.cli import main
-from slsac.envs.probe import Constant
+from slsac.envs.play import play
+from slsac.envs.probe import Choice, Constant
 from slsac.errors import EnvFailed, InvalidInput, TrainingFailed
 from slsac.runs import checkpoint
 from slsac.runs.lock import RunLock
@@ -247,3 +248,123 @@ def test_an_episode_longer_than_stated_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(TrainingFailed, match="continues after 1 steps, but the env states 1"):
         trainer.advance(100)
     trainer.close()
+
+
+class Ruinous(Constant):
+    """Costs more than single precision holds."""
+
+    def outcome(self, effort: float) -> tuple[float, float]:
+        return 1.0, 1e300
+
+
+@pytest.mark.parametrize("algo", ["sac-lag", "ppo-lag"])
+def test_a_cost_beyond_single_precision_ends_the_run(algo: str, tmp_path: Path) -> None:
+    trainer = launch.start(small_config("ProbeConstant-v0", algo), tmp_path, env=Ruinous)
+    with pytest.raises(TrainingFailed, match=r"non-finite cost \(beyond 3\.4e38"):
+        trainer.advance(10)
+    trainer.close()
+
+
+class Shaped(Constant):
+    """Observations as a row of a matrix, which would be broadcast without a word."""
+
+    def observe(self) -> np.ndarray:
+        return np.ones((1, 1), np.float32)
+
+
+class Unshaped(Constant):
+    def __init__(self, **sizes: Any) -> None:
+        super().__init__()
+        self.spec = self.spec._replace(**sizes)
+
+
+class Tuples(Constant):
+    def step(self, action: np.ndarray) -> Any:
+        return tuple(super().step(action))
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (Shaped, r"an observation has shape \(1, 1\); the env's spec states \(1,\)"),
+        (Tuples, "step returned a tuple; it must be a slsac.types.Step"),
+        (lambda: Unshaped(action_size=0), "action_size of the env is 0; it must be at least 1"),
+        (lambda: Unshaped(horizon=0), "horizon of the env is 0; it must be at least 1"),
+        (lambda: Unshaped(action_low=(np.nan,)), "action_low of the env is .*1 finite numbers"),
+        (lambda: Unshaped(action_high=(1.0, 2.0)), "action_high of the env is .*1 finite numbers"),
+    ],
+)
+def test_an_env_of_the_raw_protocol_is_checked_before_a_run_is_made(
+    env: Any, message: str, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    with pytest.raises(InvalidInput, match=message):
+        launch.start(small_config("ProbeConstant-v0"), run, env=env)
+    assert not run.exists()
+
+
+def test_an_action_space_without_entries_is_refused(tmp_path: Path) -> None:
+    env = Raises("never")
+    env.action_space = gym.spaces.Box(-1.0, 1.0, (0,))
+    with pytest.raises(InvalidInput, match=r"action_space has shape \(0,\)"):
+        launch.start(small_config("ProbeConstant-v0"), tmp_path / "run", env=env)
+
+
+class Reusing(Choice):
+    """Writes every observation into the same array."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.buffer = np.zeros(self.spec.observation_size, np.float32)
+
+    def observe(self) -> np.ndarray:
+        self.buffer[:] = self._time
+        return self.buffer
+
+
+def test_a_reused_observation_buffer_is_copied(tmp_path: Path) -> None:
+    env = Reusing()
+    played = list(play([env], lambda observation: np.zeros(1, np.float32), [0]))
+    for time, transition in enumerate(played):
+        assert transition.observation[0] == time
+        assert transition.step.observation[0] == time + 1
+    trainer = launch.start(small_config("ProbeChoice-v0"), tmp_path, env=Reusing)
+    first = trainer.observation()
+    trainer.observe(np.zeros(1, np.float32))
+    assert (first[0], trainer.observation()[0]) == (0.0, 1.0)
+    trainer.close()
+
+
+class EndlessChoice(Choice):
+    """States ten steps and continues."""
+
+    def step(self, action: np.ndarray) -> Step:
+        return super().step(action)._replace(terminated=False, truncated=False)
+
+
+def test_an_on_policy_episode_longer_than_stated_ends_the_run(tmp_path: Path) -> None:
+    config = small_config("ProbeChoice-v0", "ppo-lag", num_envs=2)
+    trainer = launch.start(config, tmp_path, env=EndlessChoice)
+    with pytest.raises(TrainingFailed, match="continues after 10 steps, but the env states 10"):
+        trainer.advance(100)
+    trainer.close()
+
+
+def test_an_evaluation_of_an_endless_episode_ends() -> None:
+    with pytest.raises(EnvFailed, match="continues after the 10 steps"):
+        list(play([EndlessChoice()], lambda observation: np.zeros(1, np.float32), [0]))
+
+
+class Unclosable(Constant):
+    def close(self) -> None:
+        raise RuntimeError("no\nway")
+
+
+def test_an_env_that_cannot_be_closed_is_one_line_and_no_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    launch.start(small_config("ProbeConstant-v0"), tmp_path, env=Unclosable).close()
+    said = capsys.readouterr().err
+    assert said.startswith("slsac: an environment could not be closed: RuntimeError: no way (")
+    assert said.count("\n") == 1
+    launch.resume(tmp_path, env=Unclosable).close()

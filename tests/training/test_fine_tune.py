@@ -84,7 +84,9 @@ def test_a_kept_replay_is_learned_from_at_once(begin: Any, source: Path) -> None
     assert trainer.config.warmup_steps == 0
     assert len(trainer.replay) == 120
     theirs = launch.resume(source)
-    for own, other in zip(trainer.replay._rings(), theirs.replay._rings(), strict=True):
+    for own, other in zip(
+        trainer.replay._of_transitions(), theirs.replay._of_transitions(), strict=True
+    ):
         np.testing.assert_array_equal(own, other)
     theirs.close()
     trainer.advance(2)

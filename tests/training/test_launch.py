@@ -31,7 +31,12 @@ def old_run(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("replay_capacity", 10**18), ("policy.hidden", (10**9, 4))]
+    ("field", "value"),
+    [
+        ("replay_capacity", 10**18),
+        ("policy.hidden", (10**9, 4)),
+        ("reward_critic.pairs", 10**9),
+    ],
 )
 def test_an_overwrite_that_cannot_begin_leaves_the_old_run(
     old_run: Path, field: str, value: Any

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,8 +14,11 @@ import numpy as np
 import pytest
 
 from slsac.errors import RunDamaged
+from slsac.training import launch
+from slsac.training import replay as replay_module
 from slsac.training.replay import Replay
 from slsac.types import Batch, EnvSpec
+from tests.support import runs
 
 SPEC = EnvSpec(2, 1, 5, (-1.0,), (1.0,))
 
@@ -302,3 +307,62 @@ def test_costs_are_scaled_by_all_that_were_ever_added(
         replay.add(np.zeros(1), 0.0, cost, False, np.zeros(2, np.float32))
     drawn = np.unique(replay.sample(2_000, scaling).cost)
     np.testing.assert_allclose(drawn, expected, rtol=1e-4)
+
+
+def test_a_disk_that_fills_up_ends_a_run_that_resumes_exactly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = runs.quick_config("sac-lag", warmup_steps=500, steps=200)
+    expected = runs.undisturbed(tmp_path / "a", config)
+    monkeypatch.setattr(replay_module, "GROWTH", 32)
+    allocate = os.posix_fallocate
+
+    def full(file: int, offset: int, length: int) -> None:
+        if offset + length > 96 * 4:  # rewards and costs of 96 steps
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        allocate(file, offset, length)
+
+    run = tmp_path / "b"
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", full)
+        trainer = launch.start(config, run)
+        with pytest.raises(OSError, match="No space left"):
+            trainer.advance(config.steps)
+        assert 0 < trainer.step < 96
+        trainer.close()
+    trainer = launch.resume(run)
+    trainer.advance(config.steps)
+    trainer.finish()
+    trainer.close()
+    assert runs.everything(run) == expected
+
+
+def test_space_is_taken_before_it_is_written_to(tmp_path: Path) -> None:
+    memory = Replay(tmp_path, SPEC, 100_000, 1_000, 0)
+    before = (tmp_path / "rewards.bin").stat().st_blocks
+    memory.begin_episode(observation(0, 0))
+    memory.add(np.zeros(1), 0.0, 0.0, False, observation(0, 1))
+    taken = (tmp_path / "rewards.bin").stat().st_blocks - before
+    assert 512 * taken >= 4 * replay_module.GROWTH
+    assert 512 * taken < 4 * 10 * replay_module.GROWTH
+
+
+def test_checksums_cover_what_is_sampled_however_often_the_ring_wraps(tmp_path: Path) -> None:
+    memory = Replay(tmp_path, SPEC, 64, 40, 0)
+    for episode in range(60):
+        memory.begin_episode(observation(episode, 0))
+        for time in range(5):
+            memory.add(np.full(1, time), episode, 0.0, False, observation(episode, time + 1))
+        if episode % 7 == 0:  # a checkpoint is written from time to time, or never
+            memory.facts()
+    facts = {"run": "this", **memory.facts()}
+    memory.flush()
+    again = Replay(tmp_path, SPEC, 64, 40, 0, create=False)
+    again.restore(facts)
+    assert again.facts()["replay"]["checksums"] == facts["replay"]["checksums"]
+    assert len(facts["replay"]["checksums"]) == 16
+    rewards = np.memmap(tmp_path / "rewards.bin", np.float32, "r+")
+    rewards[250 % 104] += 1.0  # within the last 64 of 300
+    rewards.flush()
+    with pytest.raises(RunDamaged, match="is not what the checkpoint was written with"):
+        again.restore(facts)

@@ -55,7 +55,7 @@ def table(records: Sequence[Record], columns: Sequence[Column]) -> str:
 def write_page(page: Path, name: str, text: str) -> None:
     """Replace what stands between a section's two marks on ``page``."""
     before, after = around(page, name)
-    page.write_text(f"{before}\n{text}\n{after}")
+    page.write_text(f"{before}\n{text}\n{after}", encoding="utf-8")
 
 
 def around(page: Path, name: str) -> tuple[str, str]:
@@ -63,7 +63,7 @@ def around(page: Path, name: str) -> tuple[str, str]:
     start, end = f"<!-- bench: {name} -->", f"<!-- end of {name} -->"
     if not page.is_file():
         raise InvalidInput(f"page is {page}, which is not a file")
-    before, mark, rest = page.read_text().partition(start)
+    before, mark, rest = page.read_text(encoding="utf-8").partition(start)
     _, end_mark, after = rest.partition(end)
     if not mark or not end_mark:
         raise InvalidInput(f"page {page} has no {start} and {end} to write between")

@@ -30,15 +30,23 @@ from slsac.certificate.contents import (
 )
 from slsac.certificate.statements import cost_statements, verdict
 from slsac.config import Config, OffPolicyConfig
-from slsac.envs import copies_of, env_source, for_certificate, for_evaluation, make_env
+from slsac.envs import (
+    copies_of,
+    env_source,
+    for_certificate,
+    for_evaluation,
+    import_installed,
+    make_env,
+)
 from slsac.envs.play import Lanes, Predict
 from slsac.errors import InvalidInput
-from slsac.evaluate import evaluate
+from slsac.evaluate import evaluate, require_episodes
 from slsac.networks import row_by_row
 from slsac.runs.config_file import require_same_task
 from slsac.runs.layout import CERTIFICATE
 from slsac.runs.policy import TrainedRun, load_learned
-from slsac.seeds import Branch, episode_seed
+from slsac.runs.schema import Misfit
+from slsac.seeds import Branch, episode_seed, require_seed
 from slsac.stats.bounds import discounted_cost_limit
 from slsac.stats.confidence import at_least_seen, require_confidence
 from slsac.stats.summary import Evaluation, joined, summarise
@@ -63,6 +71,7 @@ def certify(
     seed: int | None = None,
     max_step_cost: float | None = None,
     env: Any = None,
+    trust_env: bool = False,
     tick: Tick = lambda what, done, total: None,
 ) -> tuple[Certificate, Evaluation]:
     """The certificate of a run's newest policy, and the episodes behind it.
@@ -70,12 +79,12 @@ def certify(
     Args:
         max_step_cost: largest possible cost of one step; needed only for tasks of your own.
         env: needed where the run was made on an env object or a function.
+        trust_env: import the module that the run's files name from the working directory too.
     """
     require_confidence(confidence)
-    if episodes < 2:
-        raise InvalidInput(f"episodes is {episodes}; it must be at least 2")
-    if seed is not None and seed < 0:
-        raise InvalidInput(f"seed is {seed}; it must be at least 0")
+    require_episodes(episodes, least=2)
+    if seed is not None:
+        require_seed(seed)
     if max_step_cost is not None and not (math.isfinite(max_step_cost) and max_step_cost > 0.0):
         raise InvalidInput(f"max_step_cost is {max_step_cost}; it must be finite and above 0")
 
@@ -83,6 +92,8 @@ def certify(
     learned = load_learned(run)
     substitute = _without_critic(run, learned) if learned.cost_critic is None else None
     config, spec = learned.config, learned.spec
+    if env is None and not trust_env:
+        import_installed(config.env)
     source = for_certificate(env_source(config.env if env is None else env, config))
     if max_step_cost is None and family(config.env) != "other":
         max_step_cost = 1.0
@@ -185,8 +196,8 @@ def _without_critic(run: Path, learned: TrainedRun) -> Calibration | NotCalibrat
     if not isinstance(learned.config, OffPolicyConfig):
         algo = learned.config.algo
         return NotCalibrated(f"the cost critic of {algo} values states, not actions")
-    with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):
-        recorded = calibration_from_json((run / CERTIFICATE).read_text())
+    with contextlib.suppress(FileNotFoundError, Misfit):
+        recorded = calibration_from_json((run / CERTIFICATE).read_bytes())
         if recorded.policy_sha256 == learned.policy_sha256:
             return recorded
     return NotCalibrated("the critic is not there: the folder holds no checkpoint of this policy")

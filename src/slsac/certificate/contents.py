@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from slsac.runs import schema
+from slsac.runs.schema import Optional, list_of, number, record, text, whole
 from slsac.stats.tail import SignalDecomposition, TailFit
 
 Interval = tuple[float, float]
@@ -187,6 +189,37 @@ class Certificate(NamedTuple):
     calibration: Calibration | NotCalibrated
 
 
+_ANY_CRITIC: dict[str, schema.Check] = {
+    "kind": text,
+    "confidence": number,
+    "episodes": whole,
+    "points": whole,
+    "realised_mean": number,
+    "realised_zero_share": number,
+    "discount": number,
+    "tail_fraction": number,
+    "policy_sha256": text,
+    "predicted_mean": number,
+}
+_QUANTILE_CRITIC: dict[str, schema.Check] = {
+    "nominal": list_of(number),
+    "observed": list_of(number),
+    "wasserstein": number,
+    "delta": number,
+    "delta_interval": list_of(number, 2),
+    "delta_if_perfect": number,
+    "cvar_error_bound": number,
+    "cvar_error_bound_undiscounted": number,
+}
+_MEAN_CRITIC: dict[str, schema.Check] = {"bias": number, "bias_interval": list_of(number, 2)}
+CALIBRATIONS = {
+    "quantile": record(_ANY_CRITIC | _QUANTILE_CRITIC, others=schema.nothing),
+    "scalar": record(_ANY_CRITIC | _MEAN_CRITIC, others=schema.nothing),
+}
+NOT_CALIBRATED = record({"reason": text, "policy_sha256": Optional(text)}, others=schema.nothing)
+"""What the part "calibration" of a ``certificate.json`` holds, by the critic's kind, or without."""
+
+
 def to_json(certificate: Certificate) -> str:
     """The text of ``certificate.json``."""
     statements, tail = certificate.statements, certificate.statements.tail
@@ -231,9 +264,11 @@ def calibration_to_json(calibration: Calibration | NotCalibrated) -> str:
     return json.dumps(_calibration_values(calibration), indent=1)
 
 
-def calibration_from_json(text: str) -> Calibration | NotCalibrated:
-    """The calibration within the text of a ``certificate.json``."""
-    return _calibration_from(json.loads(text)["calibration"])
+def calibration_from_json(data: bytes) -> Calibration | NotCalibrated:
+    """The calibration within a ``certificate.json``. Raise `schema.Misfit` unless it is whole."""
+    values = schema.parse_json(data, record({"calibration": record({})}))["calibration"]
+    CALIBRATIONS.get(values.get("kind"), NOT_CALIBRATED)(values, "calibration")
+    return _calibration_from(values)
 
 
 def sample_from(values: Mapping[str, Any]) -> Sample:

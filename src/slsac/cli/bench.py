@@ -59,5 +59,5 @@ def run(options: argparse.Namespace) -> int:
         if options.page:
             write_page(options.page, name, shown)
     if options.json:
-        options.json.write_text(json.dumps(results, indent=2) + "\n")
+        options.json.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     return 0

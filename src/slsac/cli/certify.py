@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from slsac.cli.options import add_device
+from slsac.cli.options import add_device, add_trust
 from slsac.runs.layout import CERTIFICATE_PAGE
 
 HELP = "state a trained policy's tail risk, and how surely"
@@ -22,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, help="of the episodes (the run's own)")
     parser.add_argument("--max-step-cost", type=float, help="largest cost of a step, if not known")
     parser.add_argument("--out", help=f"file to write ({CERTIFICATE_PAGE} in RUN)")
+    add_trust(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -40,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
             confidence=options.confidence,
             seed=options.seed,
             max_step_cost=options.max_step_cost,
+            trust_env=options.trust_env,
             tick=tick,
         )
     page = write(certificate, played, folder, base)

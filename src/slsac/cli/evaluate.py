@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slsac.cli.options import add_device
+from slsac.cli.options import add_device, add_trust
 from slsac.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--video", metavar="FILE.mp4", help="also film the first episodes")
     parser.add_argument("--video-episodes", type=int, help="how many of them (1)")
+    add_trust(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     if options.video_episodes is not None and not options.video:
         raise InvalidInput("--video-episodes has no effect without --video")
     prepare(options.device)
-    agent = Agent.load(options.run)
+    agent = Agent.load(options.run, trust_env=options.trust_env)
     if options.video:
         _write_video(agent, options)
     result = agent.evaluate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import tempfile
@@ -10,42 +11,50 @@ from collections.abc import Sequence
 
 from slsac.cli.parser import parse, run_command
 from slsac.errors import Failed, InvalidInput, TrainingFailed
+from slsac.formatting import one_line
 
 DEBUG = "SLSAC_DEBUG"
-"""Environment variable with which an unexpected error shows its traceback."""
+"""Environment variable that does what the flag ``--debug`` does: errors show their traceback."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A terminal that knows ASCII alone gets a mark in place of a character, not an error.
+        sys.stdout.reconfigure(errors="replace")
     try:
         return run_command(parse(arguments))
-    except InvalidInput as error:
-        return _fail(error, 2)
-    except TrainingFailed as error:
-        return _fail(f"training stopped: {error}", 1)
-    except KeyboardInterrupt:
-        return _fail("interrupted", 130)
     except BrokenPipeError:
         return 1
-    except (Failed, OSError) as error:
-        return _fail(error, 1)
-    except Exception as error:
-        if DEBUG in os.environ:
-            raise
-        return _fail(_unexpected(error), 1)
+    except (Exception, KeyboardInterrupt) as error:
+        if "--debug" in arguments or DEBUG in os.environ:
+            traceback.print_exception(error)
+        message, exit_code = _explained(error)
+        print(f"slsac: {one_line(message)}", file=sys.stderr)
+        return exit_code
 
 
-def _unexpected(error: Exception) -> str:
+def _explained(error: BaseException) -> tuple[str, int]:
+    """What to say of an error, and the exit code."""
+    if isinstance(error, InvalidInput):
+        return str(error), 2
+    if isinstance(error, TrainingFailed):
+        return f"training stopped: {error}", 1
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", 130
+    if isinstance(error, (Failed, OSError)):
+        return str(error), 1
+    if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):
+        return f"out of memory: {str(error)[:300]}", 1
+    return _unexpected(error), 1
+
+
+def _unexpected(error: BaseException) -> str:
     """One line for what nobody foresaw; the traceback goes to a file."""
     with tempfile.NamedTemporaryFile(
-        "w", prefix="slsac-", suffix=".txt", delete=False, encoding="utf-8"
+        "w", prefix="slsac-", suffix=".txt", delete=False, encoding="utf-8", errors="replace"
     ) as details:
         traceback.print_exception(error, file=details)
-    said = " ".join(str(error).split())[:300]
-    where = f"details in {details.name}; {DEBUG}=1 shows them"
-    return f"unexpected {type(error).__name__}: {said} ({where})"
-
-
-def _fail(message: object, exit_code: int) -> int:
-    print(f"slsac: {message}", file=sys.stderr)
-    return exit_code
+    where = f"details in {details.name}; --debug shows them"
+    return f"unexpected {type(error).__name__}: {one_line(str(error))[:300]} ({where})"

@@ -38,3 +38,19 @@ def callbacks(options: argparse.Namespace) -> list[Any]:
 def add_device(parser: argparse.ArgumentParser) -> None:
     """The flag that `slsac.compilation.use_device` reads."""
     parser.add_argument("--device", metavar="cpu|gpu[:N]", help="where to compute (JAX's choice)")
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """The flag for commands that open an env by what a run's files say."""
+    parser.add_argument(
+        "--trust-env", action="store_true",
+        help="import the env's module from the working directory, on the run's word",
+    )  # fmt: skip
+
+
+def add_env_timeout(parser: argparse.ArgumentParser) -> None:
+    """The flag for commands that train."""
+    parser.add_argument(
+        "--env-timeout", type=float, metavar="SECONDS",
+        help="stop if the env takes longer over a step or a reset; it gets a process of its own",
+    )  # fmt: skip

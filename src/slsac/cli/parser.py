@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol
 
@@ -64,14 +65,24 @@ class Parser(argparse.ArgumentParser):
         raise InvalidInput(message)
 
 
-def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The options of one command; ``arguments`` are the process's own if None."""
+def parse(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of one command."""
+    for argument in arguments:
+        if not _may_be_a_path(argument):
+            raise InvalidInput(f"argument {argument!r} holds a character that no path can have")
     options, rest = _parser().parse_known_args(arguments)
     if options.command == "train":
         options.overrides = train.parse_overrides(rest)
     elif rest:
         raise InvalidInput(f"argument {rest[0]!r} is unknown; see `slsac {options.command} -h`")
     return options
+
+
+def _may_be_a_path(text: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def run_command(options: argparse.Namespace) -> int:
@@ -82,11 +93,19 @@ def run_command(options: argparse.Namespace) -> int:
 def _parser() -> Parser:
     parser = Parser(prog="slsac", description="Safe reinforcement learning that controls the tail.")
     parser.add_argument("--version", action="version", version=f"slsac {__version__}")
+    _add_debug(parser)
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
         # argparse leaves a command out of the list if it is not given the keyword `help`.
         listed: dict[str, Any] = {"help": command.HELP} if command.HELP else {}
-        command.add_arguments(
-            subparsers.add_parser(name, description=command.HELP, allow_abbrev=False, **listed)
+        subparser = subparsers.add_parser(
+            name, description=command.HELP, allow_abbrev=False, **listed
         )
+        command.add_arguments(subparser)
+        _add_debug(subparser)
     return parser
+
+
+def _add_debug(parser: Parser) -> None:
+    """The flag is `main`'s, which looks for it before anything is parsed."""
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from slsac.cli.options import add_callbacks, add_device, callbacks
+from slsac.cli.options import add_callbacks, add_device, add_env_timeout, add_trust, callbacks
 from slsac.errors import InvalidInput
 
 HELP = "continue a run exactly where it stopped"
@@ -19,6 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--inexact", action="store_true", help="continue even if versions have changed"
     )
+    add_trust(parser)
+    add_env_timeout(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -48,7 +50,12 @@ def run(options: argparse.Namespace) -> int:
     display = Terminal(config.steps, config.cost_limit)
     try:
         trainer = launch.resume(
-            folder, steps=options.steps, inexact=options.inexact, display=display
+            folder,
+            steps=options.steps,
+            inexact=options.inexact,
+            trust_env=options.trust_env,
+            display=display,
+            env_timeout=options.env_timeout,
         )
         announce(trainer, display)
         display.note(f"resuming at step {trainer.step:,}")

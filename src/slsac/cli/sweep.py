@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,16 +86,16 @@ def _train(
     options: argparse.Namespace, sweep: Spec, out: Path, planned: dict[str, ScheduledTrial],
     view: View,
 ) -> None:  # fmt: skip
+    from slsac.runs.provenance import source_digest
     from slsac.sweep.schedule import make_job, run_trials
 
     out.mkdir(parents=True, exist_ok=True)
     (out / "spec.yaml").write_bytes(options.spec.read_bytes())
-    jobs = {
-        name: make_job(scheduled.trial, sweep.cores_per_trial, inexact=options.inexact)
-        for name, scheduled in planned.items()
-    }
+    job_of = partial(
+        make_job, cores=sweep.cores_per_trial, inexact=options.inexact, source=source_digest()
+    )
     backend = _backend(options, sweep.cores_per_trial)
-    run_trials(planned, jobs, backend, view, retries=options.retries)
+    run_trials(planned, job_of, backend, view, retries=options.retries)
 
 
 def _backend(options: argparse.Namespace, cores: int) -> Backend:

@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from slsac.cli.options import add_callbacks, add_device, callbacks
+from slsac.cli.options import (
+    add_callbacks,
+    add_device,
+    add_env_timeout,
+    add_trust,
+    callbacks,
+)
 from slsac.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -19,7 +25,7 @@ if TYPE_CHECKING:
 HELP = "train an agent"
 ALGO = "sl-sac"
 """What is trained where nobody says."""
-SWITCHES = ("overwrite", "inexact", "keep-best", "keep-replay")
+SWITCHES = ("overwrite", "inexact", "keep-best", "keep-replay", "trust-env", "debug")
 """Flags that take no value."""
 
 
@@ -51,6 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_callbacks(parser)
     add_device(parser)
+    add_env_timeout(parser)
+    add_trust(parser)
 
 
 def parse_overrides(tokens: Sequence[str]) -> dict[str, str]:
@@ -90,22 +98,27 @@ def run(options: argparse.Namespace) -> int:
     display = Terminal(config.steps, config.cost_limit)
     try:
         if options.seeds is not None:
-            return _train_seeds(config, options.seeds, folder, options.overwrite, display)
+            return _train_seeds(config, folder, options, display)
         trainer: Trainer
         if options.source is not None:
             trainer = branch.start(
                 config, folder, options.source,
                 overwrite=options.overwrite, inexact=options.inexact, display=display,
+                env_timeout=options.env_timeout,
             )  # fmt: skip
             display.note(f"the first {trainer.step:,} steps are those of {options.source}")
         elif options.init is not None:
             trainer = fine_tune.start(
                 config, folder, options.init,
                 keep_replay=options.keep_replay, overwrite=options.overwrite, display=display,
+                env_timeout=options.env_timeout,
             )  # fmt: skip
             display.note(f"begins with what {options.init} has learned")
         else:
-            trainer = launch.start(config, folder, overwrite=options.overwrite, display=display)
+            trainer = launch.start(
+                config, folder, overwrite=options.overwrite, display=display,
+                env_timeout=options.env_timeout,
+            )  # fmt: skip
         announce(trainer, display)
         return train_to_end(trainer, display, chosen)
     finally:
@@ -116,6 +129,8 @@ def _require_sense(options: argparse.Namespace) -> None:
     """Raise InvalidInput where flags contradict each other or do nothing."""
     if options.inexact and options.source is None:
         raise InvalidInput("--inexact has no effect without --from")
+    if options.trust_env and options.init is None:
+        raise InvalidInput("--trust-env has no effect without --init")
     if options.keep_replay and options.init is None:
         raise InvalidInput("--keep-replay has no effect without --init")
     if options.init is not None and options.source is not None:
@@ -134,13 +149,17 @@ def _require_sense(options: argparse.Namespace) -> None:
 def _config(options: argparse.Namespace) -> Config:
     from slsac.config.overrides import with_overrides
     from slsac.config.presets import preset
+    from slsac.envs import import_installed
     from slsac.training import fine_tune
 
     own_flags = {name: getattr(options, name) for name in ("algo", "env", "seed", "steps")}
     given = {name: value for name, value in own_flags.items() if value is not None}
     if options.init is not None:
         overrides = options.overrides | given
-        return fine_tune.config_from(options.init, overrides, keep_replay=options.keep_replay)
+        config = fine_tune.config_from(options.init, overrides, keep_replay=options.keep_replay)
+        if options.env is None and not options.trust_env:
+            import_installed(config.env)
+        return config
     config = preset(given.pop("algo", ALGO), given.pop("env"))
     return with_overrides(config, options.overrides | given)
 
@@ -151,26 +170,28 @@ def _default_name(config: Config, options: argparse.Namespace) -> str:
 
 
 def _train_seeds(
-    config: Config, seeds: int, folder: Path, overwrite: bool, display: Terminal
+    config: Config, folder: Path, options: argparse.Namespace, display: Terminal
 ) -> int:
     from slsac.display import Labelled
     from slsac.training import cohort
+    from slsac.training.failures import MACHINE_FAILURES
 
     together = cohort.start(
-        config, seeds, folder,
-        overwrite=overwrite, display=lambda seed: Labelled(display, f"seed {seed}"),
+        config, options.seeds, folder,
+        overwrite=options.overwrite, display=lambda seed: Labelled(display, f"seed {seed}"),
+        env_timeout=options.env_timeout,
     )  # fmt: skip
     announce(together.trainers[0], display)
     runs = " ".join(str(trainer.run) for trainer in together.trainers)
-    display.note(f"{seeds} seeds are trained together: {runs}")
+    display.note(f"{options.seeds} seeds are trained together: {runs}")
     try:
         together.advance(config.steps)
         together.finish()
     except KeyboardInterrupt:
         display.note(f"stopped at step {together.step:,}; continue each: slsac resume --inexact")
         return 130
-    except OSError as error:
-        together.trainers[0].session.failures.fail(f"{error} at step {together.step}", error)
+    except MACHINE_FAILURES as error:
+        together.trainers[0].session.failures.of_machine(together.step, error)
     finally:
         together.close()
     display.note(f"results are in {runs}")
@@ -201,6 +222,7 @@ def train_to_end(trainer: Trainer, display: Terminal, callbacks: Sequence[Any]) 
     from slsac.runs.layout import CONFIG, EXACT_LOGS, POLICY
     from slsac.runs.steps import reached_step
     from slsac.training import launch
+    from slsac.training.failures import MACHINE_FAILURES
 
     try:
         launch.train(trainer, trainer.config.steps, callbacks)
@@ -210,8 +232,8 @@ def train_to_end(trainer: Trainer, display: Terminal, callbacks: Sequence[Any]) 
             f"continue: slsac resume {trainer.run}"
         )
         return 130
-    except OSError as error:
-        trainer.session.failures.fail(f"{error} at step {trainer.step}", error)
+    except MACHINE_FAILURES as error:
+        trainer.session.failures.of_machine(trainer.step, error)
     finally:
         trainer.close()
     display.note(

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from slsac.config import Config, OffPolicyConfig, OnPolicyConfig
 from slsac.config.checks import type_hints
 from slsac.config.presets import algorithm, preset
-from slsac.errors import InvalidInput, unknown_name
+from slsac.errors import InvalidInput, brief, unknown_name
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def _overridden(config: Any, overrides: Mapping[str, Any], prefix: str, known: l
             replaced[head] = _coerce(value, hints[head], prefix + head)
             if replaced[head] is None and dataclasses.is_dataclass(getattr(config, head)):
                 raise InvalidInput(
-                    f"{prefix}{head} is {value!r}; it is a group of fields, set one of them"
+                    f"{prefix}{head} is {brief(value)}; it is a group of fields, set one of them"
                 )
     for head, nested in inside.items():
         part = replaced.get(head, getattr(config, head))
@@ -150,7 +150,7 @@ def _unknown_field(name: str, known: list[str]) -> InvalidInput:
     same_leaf = [other for other in known if other.rpartition(".")[2] == name.rpartition(".")[2]]
     if same_leaf:
         return InvalidInput(
-            f"config field {name!r} does not exist; did you mean {' or '.join(same_leaf)}?"
+            f"config field {brief(name)} does not exist; did you mean {' or '.join(same_leaf)}?"
         )
     return unknown_name("config field", name, known)
 
@@ -173,7 +173,7 @@ def _coerce(value: Any, hint: Any, name: str) -> Any:
             return value
         if isinstance(value, Mapping):
             return from_dict(value, typing.cast(type, hint), f"{name}.")
-        raise InvalidInput(f"{name} is {value!r}; it is a group of fields, set one of them")
+        raise InvalidInput(f"{name} is {brief(value)}; it is a group of fields, set one of them")
     if origin is types.UnionType:
         if value is None or (isinstance(value, str) and value.lower() == "none"):
             return None
@@ -182,11 +182,11 @@ def _coerce(value: Any, hint: Any, name: str) -> Any:
         allowed = typing.get_args(hint)
         if value in allowed:
             return value
-        raise InvalidInput(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
+        raise InvalidInput(f"{name} is {brief(value)}; it must be one of {', '.join(allowed)}")
     if origin is tuple:
         parts = value.strip("()[] ").split(",") if isinstance(value, str) else value
         if not isinstance(parts, (list, tuple)):
-            raise InvalidInput(f"{name} is {value!r}; it must be a list of whole numbers")
+            raise InvalidInput(f"{name} is {brief(value)}; it must be a list of whole numbers")
         return tuple(_coerce(part, int, name) for part in parts if part != "")
     if hint is bool:
         words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
@@ -194,23 +194,26 @@ def _coerce(value: Any, hint: Any, name: str) -> Any:
             return words[value.lower()]
         if isinstance(value, bool):
             return value
-        raise InvalidInput(f"{name} is {value!r}; it must be true or false")
+        raise InvalidInput(f"{name} is {brief(value)}; it must be true or false")
     if hint is int:
         try:
             # Text goes through float, so that 1e6 is a whole number too.
             number = float(value) if isinstance(value, str) else value
-            if not isinstance(value, bool) and number == int(number):
-                return int(number)
+            whole = int(number) if not isinstance(value, bool) and number == int(number) else None
         except (TypeError, ValueError, OverflowError):
-            pass
-        raise InvalidInput(f"{name} is {value!r}; it must be a whole number")
+            whole = None
+        if whole is None:
+            raise InvalidInput(f"{name} is {brief(value)}; it must be a whole number")
+        if abs(whole) >= 2**63:
+            raise InvalidInput(f"{name} is {brief(value)}; it must be below 2**63")
+        return whole
     if hint is float:
         try:
             if not isinstance(value, bool) and math.isfinite(float(value)):
                 return float(value)
         except (TypeError, ValueError, OverflowError):
             pass
-        raise InvalidInput(f"{name} is {value!r}; it must be a finite number")
+        raise InvalidInput(f"{name} is {brief(value)}; it must be a finite number")
     if not isinstance(value, str):
-        raise InvalidInput(f"{name} is {value!r}; it must be text")
+        raise InvalidInput(f"{name} is {brief(value)}; it must be text")
     return value

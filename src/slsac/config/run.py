@@ -185,6 +185,9 @@ Config = OffPolicyConfig | OnPolicyConfig
 
 def _check_run(config: Config) -> None:
     """Raise InvalidInput unless the fields that every run has are valid."""
+    require(
+        config.env.isprintable() and config.env != "", "env", repr(config.env), "printable text"
+    )
     require(0 <= config.seed < 2**32, "seed", config.seed, "in [0, 2**32)")
     require_at_least(0, config, "cost_limit", "final_evaluation_episodes")
     require_at_least(1, config, "steps", "batch_size", "steps_per_epoch", "evaluate_every_epochs")

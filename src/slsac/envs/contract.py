@@ -1,4 +1,4 @@
-"""What a Gymnasium environment must provide, as functions that name a problem if there is one."""
+"""What an environment must provide: functions that name a problem, and those that refuse one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from slsac.errors import InvalidInput
+from slsac.errors import InvalidInput, brief
+from slsac.types import EnvSpec, Step
+
+LARGEST_NUMBER = float(np.finfo(np.float32).max)
+"""Of a reward or a cost: the networks and the replay hold them in single precision."""
 
 COST_ALLOWED = (
     "allowed: info['cost'] as a finite number after every step, or a step that returns "
@@ -36,6 +40,8 @@ def space_problems(env: Any) -> list[str]:
         problems.append(f"action_space has dtype {actions.dtype}; allowed: a floating-point Box")
     elif not actions.is_bounded():
         problems.append(f"action_space is unbounded ({actions}); allowed: finite low and high")
+    elif actions.shape and 0 in actions.shape:
+        problems.append(f"action_space has shape {actions.shape}; allowed: one entry or more")
     problem = _observation_space_problem(getattr(env, "observation_space", None))
     return problems if problem is None else [*problems, problem]
 
@@ -100,13 +106,14 @@ def as_vector(observation: Any, space: Any) -> np.ndarray:
     Raise InvalidInput unless it has the size of ``space``.
     """
     try:
-        if isinstance(space, gym.spaces.Box):
-            vector = np.array(observation, np.float32).reshape(-1)
-        else:
-            vector = np.array(gym.spaces.flatten(space, observation), np.float32)
+        with np.errstate(over="ignore"):  # what becomes infinite is refused as such
+            if isinstance(space, gym.spaces.Box):
+                vector = np.array(observation, np.float32).reshape(-1)
+            else:
+                vector = np.array(gym.spaces.flatten(space, observation), np.float32)
     except Exception as error:
         raise InvalidInput(
-            f"an observation is {_brief(observation)}; observation_space allows {space} "
+            f"an observation is {brief(observation)}; observation_space allows {space} "
             f"({type(error).__name__})"
         ) from None
     if vector.size != size_of(space):
@@ -114,11 +121,6 @@ def as_vector(observation: Any, space: Any) -> np.ndarray:
         allowed = space.shape if isinstance(space, gym.spaces.Box) else (size_of(space),)
         raise InvalidInput(f"an observation has shape {seen}; observation_space allows {allowed}")
     return vector
-
-
-def _brief(value: Any) -> str:
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def reset_problem(result: Any) -> str | None:
@@ -174,3 +176,47 @@ def observation_problem(observation: Any, space: Any) -> str | None:
     if infinite.size:
         return f"an observation holds {infinite[0]}; allowed: finite numbers"
     return None
+
+
+def require_spec(spec: EnvSpec) -> None:
+    """Raise InvalidInput unless an agent can be built for a task of these sizes and bounds."""
+    for name in ("observation_size", "action_size", "horizon"):
+        value = getattr(spec, name)
+        if not isinstance(value, int | np.integer) or value < 1:
+            raise InvalidInput(f"{name} of the env is {brief(value)}; it must be at least 1")
+    for name in ("action_low", "action_high"):
+        bounds = np.asarray(getattr(spec, name), np.float64)
+        if bounds.shape != (spec.action_size,) or not np.isfinite(bounds).all():
+            raise InvalidInput(
+                f"{name} of the env is {brief(getattr(spec, name))}; it must be "
+                f"{spec.action_size} finite numbers, one for each action"
+            )
+
+
+def as_observation(value: Any, spec: EnvSpec) -> np.ndarray:
+    """An observation as float32, in memory of its own: envs reuse their buffers."""
+    with np.errstate(over="ignore"):  # what becomes infinite is refused as such
+        vector = np.array(value, np.float32)
+    if vector.shape != (spec.observation_size,):
+        raise InvalidInput(
+            f"an observation has shape {vector.shape}; the env's spec states "
+            f"({spec.observation_size},)"
+        )
+    return vector
+
+
+def as_step(result: Any, spec: EnvSpec) -> Step:
+    """What ``step`` returned, as plain numbers and with an observation of its own."""
+    if not isinstance(result, Step):
+        raise InvalidInput(
+            f"step returned a {type(result).__name__}; it must be a slsac.types.Step"
+        )
+    observation, reward, cost, terminated, truncated, extras = result
+    return Step(
+        as_observation(observation, spec),
+        float(reward),
+        float(cost),
+        bool(terminated),
+        bool(truncated),
+        extras,
+    )

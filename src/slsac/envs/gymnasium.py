@@ -6,10 +6,7 @@ The cost is ``info["cost"]`` after each step, or the third item of a six-tuple
 
 from __future__ import annotations
 
-import importlib
 import math
-import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +23,7 @@ from slsac.envs.contract import (
     space_problems,
     step_problem,
 )
+from slsac.envs.imports import import_named
 from slsac.envs.sources import call_factory, is_factory
 from slsac.errors import InvalidInput, env_failure
 from slsac.types import EnvSpec, Step
@@ -138,17 +136,8 @@ def registered_spec(env_id: str) -> Any:
 
     Raises `gymnasium.error.Error` if there is no such id.
     """
-    module, colon, name = env_id.rpartition(":")
-    if colon:
-        if (here := os.getcwd()) not in sys.path:
-            sys.path.append(here)  # where a user's module is; a console script does not add it
-        try:
-            importlib.import_module(module)
-        except Exception as error:
-            raise InvalidInput(
-                f"env {env_id!r}: module {module!r} cannot be imported: {env_failure(error)}"
-            ) from error
-    return gym.spec(name)
+    import_named(env_id)
+    return gym.spec(env_id.rpartition(":")[2])
 
 
 def make_registered(env_id: str, render_mode: str | None) -> Any:

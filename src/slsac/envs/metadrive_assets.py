@@ -61,7 +61,7 @@ def is_complete(assets: Path) -> bool:
     version = assets / "version.txt"
     return (
         version.is_file()
-        and version.read_text().strip() == VERSION
+        and version.read_text(encoding="utf-8").strip() == VERSION
         and (assets / TEXTURE).is_file()
     )
 
@@ -124,7 +124,7 @@ def _from_wheel(folder: Path) -> Path:
         members = [name for name in opened.namelist() if name.startswith("metadrive/assets/")]
         opened.extractall(folder, members)
     assets = folder / "metadrive" / "assets"
-    (assets / "version.txt").write_text(f"{VERSION}\n")
+    (assets / "version.txt").write_text(f"{VERSION}\n", encoding="utf-8")
     (assets / TEXTURE).parent.mkdir(exist_ok=True)
     shutil.copyfile(assets / OLD_TEXTURE, assets / TEXTURE)
     return assets

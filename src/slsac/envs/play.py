@@ -10,7 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from slsac.errors import env_failures
+from slsac.envs.contract import as_observation, as_step
+from slsac.envs.sources import close_env
+from slsac.errors import EnvFailed, env_failures
 from slsac.types import SafeEnv, Step
 
 Predict = Callable[[np.ndarray], np.ndarray]
@@ -42,6 +44,7 @@ def play(envs: Sequence[SafeEnv], predict: Predict, seeds: Sequence[int]) -> Ite
     observations = np.zeros((len(envs), envs[0].spec.observation_size), np.float32)
     waiting = iter(enumerate(seeds))
     playing: dict[int, int] = {}  # lane -> episode
+    lengths = [0] * len(envs)
 
     def start_next(lane: int) -> None:
         episode, seed = next(waiting, (None, 0))
@@ -50,7 +53,8 @@ def play(envs: Sequence[SafeEnv], predict: Predict, seeds: Sequence[int]) -> Ite
             return
         playing[lane] = episode
         with env_failures():
-            observations[lane] = envs[lane].reset(seed)
+            observations[lane] = as_observation(envs[lane].reset(seed), envs[lane].spec)
+        lengths[lane] = 0
 
     for lane in range(len(envs)):
         start_next(lane)
@@ -58,12 +62,15 @@ def play(envs: Sequence[SafeEnv], predict: Predict, seeds: Sequence[int]) -> Ite
         actions = predict(observations) if len(envs) > 1 else predict(observations[0])[None]
         for lane, episode in list(playing.items()):
             with env_failures():
-                step = envs[lane].step(actions[lane])
+                step = as_step(envs[lane].step(actions[lane]), envs[lane].spec)
+            lengths[lane] += 1
             transition = Transition(episode, observations[lane].copy(), actions[lane], step)
             yield transition
             observations[lane] = step.observation
             if transition.ends_episode:
                 start_next(lane)
+            elif lengths[lane] >= (horizon := envs[lane].spec.horizon):
+                raise EnvFailed(f"an episode continues after the {horizon:,} steps that it states")
 
 
 class Lanes:
@@ -96,4 +103,4 @@ class Lanes:
 
     def close(self) -> None:
         for env in self._envs:
-            env.close()
+            close_env(env)

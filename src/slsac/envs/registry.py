@@ -7,19 +7,27 @@ from __future__ import annotations
 
 import difflib
 import functools
+import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import gymnasium as gym
 
 from slsac.config import Config
 from slsac.config.presets import METADRIVE
+from slsac.envs.contract import require_spec
 from slsac.envs.gymnasium import GymnasiumEnv, registered_spec
 from slsac.envs.metadrive import MetaDriveFactory
 from slsac.envs.probe import PROBES
 from slsac.envs.safety_gymnasium import SafetyGymnasiumEnv
-from slsac.envs.sources import another_env, call_factory, for_evaluation, is_factory
+from slsac.envs.sources import (
+    another_env,
+    call_factory,
+    for_certificate,
+    for_evaluation,
+    is_factory,
+)
 from slsac.envs.worker import WorkerEnv
 from slsac.errors import InvalidInput, unknown_name
 from slsac.tasks import METADRIVE_ID, SAFETY_GYMNASIUM, list_envs
@@ -77,6 +85,33 @@ def env_source(env: Any, config: Config) -> Any:
     return MetaDriveFactory(config.metadrive) if env == METADRIVE_ID and config.metadrive else env
 
 
+@dataclass(frozen=True)
+class Timed:
+    """A factory of envs like ``source``, each in a process that has to answer in time."""
+
+    source: Any
+    seconds: float
+
+    def __call__(self) -> WorkerEnv:
+        make = functools.partial(make_env, self.source)
+        return WorkerEnv(make, source=self, seconds_to_answer=self.seconds)
+
+    def for_evaluation(self) -> Timed:
+        return Timed(for_evaluation(self.source), self.seconds)
+
+    def for_certificate(self) -> Timed:
+        return Timed(for_certificate(self.source), self.seconds)
+
+
+def with_timeout(source: Any, seconds: float | None) -> Any:
+    """``source``, in a process of its own where its calls may take ``seconds`` at most."""
+    if seconds is None:
+        return source
+    if not 0.0 < seconds < math.inf:
+        raise InvalidInput(f"env_timeout is {seconds}; it must be above 0 seconds, and finite")
+    return Timed(source, seconds)
+
+
 class Copies(NamedTuple):
     """How a run makes further envs of its task."""
 
@@ -108,7 +143,8 @@ def _require_no_window(render_mode: str | None) -> None:
 
 
 def _with_fixed_horizon(env: Any, horizon: int | None) -> SafeEnv:
-    """``env``. Raise InvalidInput unless ``horizon`` is its own or None."""
+    """``env``. Raise InvalidInput unless its spec is sound and ``horizon`` is its own or None."""
+    require_spec(env.spec)
     if horizon not in (None, env.spec.horizon):
         raise InvalidInput(
             f"horizon is {horizon}; allowed: {env.spec.horizon}, which this env has fixed"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+import sys
 from typing import Any
 
 from slsac.envs.contract import name_of
-from slsac.errors import InvalidInput, env_failure
+from slsac.errors import Failed, InvalidInput, env_failure, env_failures
 
 
 def is_factory(env: Any) -> bool:
@@ -23,6 +24,15 @@ def call_factory(factory: Any) -> Any:
     except Exception as error:
         name = getattr(factory, "__name__", type(factory).__name__)
         raise InvalidInput(f"env {name} cannot be made: {env_failure(error)}") from error
+
+
+def close_env(env: Any) -> None:
+    """Close an env; what goes wrong is said and ends nothing, for its work is done."""
+    try:
+        with env_failures():
+            env.close()
+    except (InvalidInput, Failed) as error:
+        print(f"slsac: an environment could not be closed: {error}", file=sys.stderr)
 
 
 def another_env(env: Any) -> Any:

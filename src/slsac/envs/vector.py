@@ -16,6 +16,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from slsac.envs.contract import as_observation, as_step
+from slsac.envs.sources import close_env
 from slsac.envs.worker import WorkerEnv
 from slsac.errors import EnvFailed, InvalidInput, env_failure, env_failures
 from slsac.types import EnvSpec, SafeEnv
@@ -77,7 +79,8 @@ def step_slice(envs: Mapping[int, SafeEnv], buffers: Buffers) -> Extras:
     for index, env in envs.items():
         action = buffers.actions[index]
         with env_failures():
-            step = env.finish_step() if isinstance(env, WorkerEnv) else env.step(action)
+            result = env.finish_step() if isinstance(env, WorkerEnv) else env.step(action)
+            step = as_step(result, env.spec)
         buffers.observations[index] = step.observation
         buffers.outcomes[index] = (step.reward, step.cost, step.terminated, step.truncated)
         if step.extras and (step.terminated or step.truncated):
@@ -88,7 +91,8 @@ def step_slice(envs: Mapping[int, SafeEnv], buffers: Buffers) -> Extras:
 def reset_slice(envs: Mapping[int, SafeEnv], seeds: Mapping[int, int], buffers: Buffers) -> None:
     for index, seed in seeds.items():
         with env_failures():
-            buffers.observations[index] = envs[index].reset(seed)
+            env = envs[index]
+            buffers.observations[index] = as_observation(env.reset(seed), env.spec)
 
 
 class InProcess:
@@ -108,7 +112,7 @@ class InProcess:
 
     def close(self) -> None:
         for env in self._envs.values():
-            env.close()
+            close_env(env)
 
 
 INVALID, FAILED = b"!", b"?"
@@ -251,7 +255,7 @@ def _work(
         pipe.send_bytes(FAILED + str(env_failure(error)).encode())
     finally:
         for env in envs.values():
-            env.close()
+            close_env(env)
 
 
 def build(
@@ -260,5 +264,5 @@ def build(
     """``num_envs`` environments; ``env`` is the first of them if they are in this process."""
     if processes == 0:
         return InProcess([env, *(make_another() for _ in range(num_envs - 1))])
-    env.close()
+    close_env(env)
     return Workers(make_another, env.spec, num_envs, processes)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import select
 import signal
 import subprocess
 import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -28,6 +29,8 @@ from slsac.types import EnvSpec, SafeEnv, Step
 MOST_RESTARTS = 3
 """Restarts of the process that one episode allows."""
 SECONDS_TO_CLOSE = 10.0
+SECONDS_TO_START = 300.0
+"""What a process with a limited time to answer gets on top of it to import and make its env."""
 
 
 class _Died(Exception):
@@ -58,6 +61,7 @@ class WorkerEnv:
         source: a factory of workers like this one, which may provide others for evaluation and for
             certificates; by default ``make`` provides them.
         env_id: the task's name, if it has one.
+        seconds_to_answer: after so long without an answer the env has failed; None: never.
     """
 
     def __init__(
@@ -66,8 +70,10 @@ class WorkerEnv:
         *,
         source: Callable[[], WorkerEnv] | None = None,
         env_id: str | None = None,
+        seconds_to_answer: float | None = None,
     ) -> None:
         self._make = make
+        self._seconds = seconds_to_answer
         self.source = source or InOwnProcess(make)
         self.env_id = env_id
         self._pending: np.ndarray | None = None
@@ -145,7 +151,7 @@ class WorkerEnv:
         )
         self._finalise = weakref.finalize(self, _stop, self._process)
         self._send(cloudpickle.dumps(self._make))
-        self.spec = self._receive()
+        self.spec = self._receive(SECONDS_TO_START)
 
     def _request(self, message: tuple[Any, ...]) -> Any:
         """The answer to ``message``; a process that dies is replaced."""
@@ -232,10 +238,11 @@ class WorkerEnv:
         except OSError:
             raise _Died(self._exit_reason()) from None
 
-    def _receive(self) -> Any:
+    def _receive(self, more_seconds: float = 0.0) -> Any:
         assert self._process.stdout is not None
         if self._process.stdout.closed:
             raise _Died("stopped when a call was interrupted")
+        self._await_answer(self._process.stdout, more_seconds)
         try:
             kind, content = pickle.load(self._process.stdout)
         except (EOFError, OSError, pickle.UnpicklingError):
@@ -245,6 +252,19 @@ class WorkerEnv:
         if kind == "error":
             raise EnvFailed(f"the environment's process failed: {content}")
         return content
+
+    def _await_answer(self, answers: IO[bytes], more_seconds: float) -> None:
+        """Kill the process and raise EnvFailed where no answer comes in time."""
+        if (
+            self._seconds is None
+            or select.select([answers], [], [], self._seconds + more_seconds)[0]
+        ):
+            return
+        self._process.kill()
+        raise EnvFailed(
+            f"the environment gave no answer within {self._seconds:g} seconds, in episode "
+            f"{self._seed}, step {len(self._actions)}"
+        )
 
     def _exit_reason(self) -> str:
         code = self._process.wait()

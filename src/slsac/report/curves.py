@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -14,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from slsac.errors import InvalidInput
+from slsac.formatting import printable
 from slsac.report.read import Group, Run
 from slsac.report.table import algorithms, marks, summarise_runs, task_label
 
@@ -75,7 +77,7 @@ def training_band(group: Group, name: str) -> Band:
 def logged(line: dict[str, Any], name: str) -> float | None:
     """A figure of one epoch by its present name; None where the line has none."""
     value = line.get(name, line.get(OLDER_NAMES.get(name, name)))
-    return None if value is None else float(value)
+    return None if value is None or not math.isfinite(value) else float(value)
 
 
 def logged_band(group: Group, name: str) -> Band:
@@ -189,8 +191,8 @@ def write_curves(
         for group in members:
             _draw(axis, group, name, by_label[curve_label(group, mark)])
         axis.set_xlabel("environment steps")
-        axis.set_ylabel(f"{name} of an episode" if name in OF_EPISODES else name)
-        axis.set_title(f"{task}: {name}", fontsize=10, loc="left")
+        axis.set_ylabel(f"{name} of an episode" if name in OF_EPISODES else _literal(name))
+        axis.set_title(_literal(f"{task}: {name}"), fontsize=10, loc="left")
         axis.xaxis.set_major_formatter("{x:,.0f}")
         axis.grid(alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
@@ -198,17 +200,29 @@ def write_curves(
             _draw_limits(axis, members)
     handles = [
         Line2D([], [], color=look.colour, linestyle=look.line, marker=look.marker, markersize=4,
-               label=label)
+               label=_literal(label))
         for label, look in by_label.items()
     ]  # fmt: skip
     figure.legend(handles=handles, loc="outside upper center", ncols=min(3 * columns, len(handles)),
                   frameon=False)  # fmt: skip
-    figure.supxlabel(caption(groups, mark, names), x=0.005, ha="left", fontsize=7, color="0.35")
+    figure.supxlabel(
+        _literal(caption(groups, mark, names)), x=0.005, ha="left", fontsize=7, color="0.35"
+    )
     out.parent.mkdir(parents=True, exist_ok=True)
     metadata = {"Date": None} if out.suffix == ".svg" else {"Software": None}
     # The same runs give the same bytes, with text as text, which makes smaller files.
-    with mpl.rc_context({"svg.hashsalt": "slsac", "svg.fonttype": "none"}):
+    with (
+        mpl.rc_context({"svg.hashsalt": "slsac", "svg.fonttype": "none"}),
+        warnings.catch_warnings(),
+    ):
+        # A name may have characters that the font lacks; a box stands for them.
+        warnings.filterwarnings("ignore", message="Glyph")
         figure.savefig(out, dpi=150, metadata=metadata)
+
+
+def _literal(text: str) -> str:
+    """Text in which a dollar sign does not begin a formula."""
+    return printable(text).replace("$", r"\$")
 
 
 def require_logged(groups: Sequence[Group], names: Sequence[str]) -> None:

@@ -6,6 +6,8 @@ import html
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from slsac.formatting import one_line
+
 if TYPE_CHECKING:  # slow to import, and most formats need none of it
     from rich.console import Console
 
@@ -13,6 +15,19 @@ TEXT_COLUMNS = ("task", "algorithm", "source", "pair", "commit")
 """Columns that a terminal shows flush left."""
 PLAIN_WIDTH = 400
 """Characters in a line of a table for a file or a pipe, where nothing needs to be folded."""
+
+
+MARKDOWN = str.maketrans(
+    {"\\": r"\\", "|": r"\|", "*": r"\*", "`": r"\`", "<": "&lt;", ">": "&gt;"}
+)
+LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "_": r"\_", "#": r"\#", "$": r"\$",
+        "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+        "<": r"\textless{}", ">": r"\textgreater{}", "±": r"$\pm$",
+    }
+)  # fmt: skip
+"""Characters that would not stand for themselves: a task may have any name."""
 
 
 class Cell(NamedTuple):
@@ -40,13 +55,23 @@ def as_markdown(sections: Iterable[Section], level: int = 2) -> str:
     text = []
     for section in sections:
         text.append(f"{'#' * level} {section.title}\n")
-        rows = [section.header, ("---",) * len(section.header)]
-        rows += [tuple(style[cell.style].format(cell.text) for cell in row) for row in section.rows]
+        rows = [tuple(map(_markdown, section.header)), ("---",) * len(section.header)]
+        for row in section.rows:
+            rows.append(tuple(style[cell.style].format(_markdown(cell.text)) for cell in row))
         text += ["| " + " | ".join(row) + " |" for row in rows] if section.rows else []
-        text += [line for note in section.notes for line in ("", note)] + [""]
+        text += [line for note in section.notes for line in ("", _markdown(note))] + [""]
         if section.code:
-            text += ["```", *section.code, "```", ""]
+            code = [*map(one_line, section.code)]
+            fence = "```"
+            while any(fence in line for line in code):
+                fence += "`"
+            text += [fence, *code, fence, ""]
     return _paragraphs(text)
+
+
+def _markdown(text: str) -> str:
+    # A mark such as [a] stays as it is; only before a bracket would it become a link.
+    return one_line(text).translate(MARKDOWN).replace("](", "]\\(")
 
 
 def _paragraphs(lines: Iterable[str]) -> str:
@@ -71,16 +96,13 @@ def as_latex(sections: Iterable[Section]) -> str:
                 cells = (style[cell.style].format(_escape(cell.text)) for cell in row)
                 text.append(" & ".join(cells) + r" \\")
             text += [r"\bottomrule", r"\end{tabular}"]
-        text += [f"% {line}" for line in (*section.notes, *section.code)]
+        text += [f"% {one_line(line)}" for line in (*section.notes, *section.code)]
         text.append("")
     return "\n".join(text)
 
 
 def _escape(text: str) -> str:
-    for plain, escaped in (("\\", r"\textbackslash{}"), ("&", r"\&"), ("%", r"\%"), ("_", r"\_"),
-                           ("#", r"\#"), ("±", r"$\pm$")):  # fmt: skip
-        text = text.replace(plain, escaped)
-    return text
+    return one_line(text).translate(LATEX)
 
 
 def as_html(section: Section) -> str:
@@ -88,14 +110,14 @@ def as_html(section: Section) -> str:
 
     def data_cell(cell: Cell) -> str:
         algo = f' data-algo="{html.escape(cell.algo)}"' if cell.algo else ""
-        return f'<td class="{cell.style}"{algo}>{html.escape(cell.text)}</td>'
+        return f'<td class="{cell.style}"{algo}>{_html(cell.text)}</td>'
 
     def header(name: str, column: tuple[Cell, ...]) -> str:
         # A column whose cells are all about one algorithm is hidden with them.
         algos = {cell.algo for cell in column}
         whole = len(algos) == 1 and not section.rows[0][0].algo
         algo = f' data-algo="{html.escape(owner)}"' if whole and (owner := algos.pop()) else ""
-        return f'<th scope="col"{algo}>{html.escape(name)}</th>'
+        return f'<th scope="col"{algo}>{_html(name)}</th>'
 
     heads = map(header, section.header, zip(*section.rows, strict=True))
     lines = ["<table><thead><tr>", *heads, "</tr></thead><tbody>"]
@@ -104,6 +126,10 @@ def as_html(section: Section) -> str:
         owner = f' data-algo="{html.escape(row[0].algo)}"' if row[0].algo else ""
         lines.append(f"<tr{owner}>" + "".join(map(data_cell, row)) + "</tr>")
     return "".join(lines) + "</tbody></table>"
+
+
+def _html(text: str) -> str:
+    return html.escape(one_line(text))
 
 
 def as_plain(sections: Iterable[Section]) -> str:
@@ -132,15 +158,17 @@ def _as_text(sections: Iterable[Section], console: Console) -> str:
             for name in section.header:
                 # Folded where the terminal is narrow: a figure that is cut off is another figure.
                 table.add_column(
-                    name, justify="left" if name in TEXT_COLUMNS else "right", overflow="fold"
+                    Text(one_line(name)),
+                    justify="left" if name in TEXT_COLUMNS else "right",
+                    overflow="fold",
                 )
             for row in section.rows:
-                table.add_row(*(Text(cell.text, style=style[cell.style]) for cell in row))
+                table.add_row(*(Text(one_line(cell.text), style=style[cell.style]) for cell in row))
             if section.rows:
                 console.print(table)
             for line in section.notes:
-                console.print(line, markup=False)
+                console.print(one_line(line), markup=False)
             for line in section.code:
-                console.print(line, markup=False, soft_wrap=True)
+                console.print(one_line(line), markup=False, soft_wrap=True)
             console.print()
     return captured.get()

@@ -18,7 +18,7 @@ import numpy as np
 from slsac._version import __version__
 from slsac.config.overrides import dotted, to_dict
 from slsac.errors import InvalidInput
-from slsac.formatting import cost_digits
+from slsac.formatting import cost_digits, one_line, printable
 from slsac.report.aggregate import GroupResult
 from slsac.report.curves import (
     Band,
@@ -29,18 +29,32 @@ from slsac.report.curves import (
     window_steps,
 )
 from slsac.report.formats import Cell, Section, as_html
-from slsac.report.read import WITHOUT_EFFECT, Group, Run
+from slsac.report.read import Group, Run
 from slsac.report.table import Summary, algorithms, marks, sections, summarise_runs, task_label
+from slsac.runs import schema
+from slsac.runs.identity import WITHOUT_EFFECT
 from slsac.runs.layout import CALIBRATION, CONFIG, POLICY, policy_digest
+from slsac.runs.schema import Optional, list_of, nullable, number, record, text
+
+RELIABILITY = record(
+    {
+        "nominal": list_of(number),
+        "observed": list_of(number),
+        "wasserstein": Optional(nullable(number)),
+        "delta": Optional(nullable(number)),
+        "policy_sha256": Optional(text),
+    }
+)
+"""What the report reads of a calibration."""
 
 
 def write_report(runs: Sequence[Path], out: Path) -> None:
     """Write the report of all runs at or below ``runs``."""
     if out.suffix not in (".html", ".htm"):
         raise InvalidInput(f"out is {str(out)!r}; its name must end in .html")
-    text = page(summarise_runs(runs))
+    whole = page(summarise_runs(runs))
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text)
+    out.write_text(whole, encoding="utf-8")
 
 
 def page(summary: Summary) -> str:
@@ -63,17 +77,16 @@ def page(summary: Summary) -> str:
             f"<h3>{html.escape(title)}</h3>{_block(section)}" for title, section in by_title.items()
         )
         + "<details><summary>Commands that repeat these runs at the commits above</summary>"
-        f"<pre><code>{html.escape(chr(10).join(listing.code))}</code></pre></details>",
+        f"<pre><code>{html.escape(printable(chr(10).join(listing.code)))}</code></pre></details>",
         "differences": _block(config_differences(summary.groups), "grid"),
         "versions": _block(versions(summary.runs), "wrap"),
         "footer": f"Made by slsac {__version__} from "
-        f"{html.escape(', '.join(_folders(summary.runs)))}. One file, no network.",
+        f"{html.escape(one_line(', '.join(_folders(summary.runs))))}. One file, no network.",
         "data": as_script_json(data(summary)),
         "script": _template("report.js"),
     }
-    text = _template("report.html")
     # One pass, so that nothing in a part is taken for a place to fill.
-    pieces = text.split("{{")
+    pieces = _template("report.html").split("{{")
     filled = [pieces[0]]
     for piece in pieces[1:]:
         name, _, rest = piece.partition("}}")
@@ -98,7 +111,7 @@ def _folders(runs: Iterable[Run]) -> list[str]:
 
 
 def _block(section: Section, kind: str = "left") -> str:
-    notes = "".join(f'<p class="note">{html.escape(note)}</p>' for note in section.notes)
+    notes = "".join(f'<p class="note">{html.escape(one_line(note))}</p>' for note in section.notes)
     if not section.rows:
         return notes
     named = html.escape(section.title)
@@ -186,17 +199,17 @@ def calibration(run: Run) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        curve = json.loads(path.read_text())
-        nominal, observed = map(list, (curve["nominal"], curve["observed"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise InvalidInput(f"{path} cannot be read: {type(error).__name__} {error}") from None
+        curve = schema.parse_json(path.read_bytes(), RELIABILITY)
+        list_of(number, len(curve["nominal"]))(curve["observed"], "observed")
+    except schema.Misfit as error:
+        raise InvalidInput(f"{path} cannot be read: {error}") from None
     policy = run.path / POLICY
     if not policy.exists() or curve.get("policy_sha256") != policy_digest(run.path):
         return None  # the run has been trained further since
     return {
         "seed": run.config.seed,
-        "nominal": nominal,
-        "observed": observed,
+        "nominal": curve["nominal"],
+        "observed": curve["observed"],
         "wasserstein": curve.get("wasserstein"),
         "delta": curve.get("delta"),
     }

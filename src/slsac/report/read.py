@@ -14,11 +14,9 @@ from slsac.config.overrides import as_flags, differing
 from slsac.config.presets import preset
 from slsac.errors import InvalidInput
 from slsac.runs import config_file, layout
+from slsac.runs.identity import WITHOUT_EFFECT
 from slsac.runs.log import read_lines
 from slsac.stats.summary import Evaluation, from_record
-
-WITHOUT_EFFECT = ("worker_processes",)
-"""Config fields on which no number of a run depends."""
 
 Log = list[dict[str, Any]]
 

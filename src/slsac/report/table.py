@@ -243,7 +243,7 @@ def training_time(results: Sequence[GroupResult], mark: dict[str, str]) -> Secti
     for result in results:
         speed = result.steps_per_second
         if speed is not None:
-            cores = sorted({str(run.provenance["cores"]) for run in result.group.runs})
+            cores = sorted({_cores(run) for run in result.group.runs})
             paper = hours_per_million_steps(result.group.algo, result.group.env)
             rows.append(_row(
                 result, mark, f"{speed:.0f}", ", ".join(cores), f"{1e6 / speed / 3600:.1f}",
@@ -276,7 +276,7 @@ def listing(runs: Sequence[Run], mark: dict[str, str]) -> Section:
             run.config.algo, task_label(group, mark), f"{run.config.seed}",
             f"{run.config.steps if summary else done:,}", *figures,
             *(number(known[name], 2) if name in known else "" for name in names),
-            "" if speed is None else f"{speed:.0f}", f"{run.provenance['cores']}",
+            "" if speed is None else f"{speed:.0f}", _cores(run),
             (run.provenance.get("commit") or "unknown")[:9],
         )  # fmt: skip
         rows.append(tuple(Cell(text, algo=run.config.algo) for text in texts))
@@ -284,6 +284,10 @@ def listing(runs: Sequence[Run], mark: dict[str, str]) -> Section:
               *names, "steps/s", "cores", "commit")  # fmt: skip
     note = "± is the standard error over the episodes of one run's final evaluation."
     return Section("Runs", header, rows, (note,), tuple(command(run.config) for run in runs))
+
+
+def _cores(run: Run) -> str:
+    return str(run.provenance.get("cores", "unknown"))
 
 
 def _with_error(mean: float, error: float | None, digits: int) -> str:
@@ -343,4 +347,4 @@ def write_table(runs: Sequence[Path], out: Path, form: str | None = None) -> Non
     form = form or FORMATS[out.suffix]
     text = render(summarise_runs(runs), "plain" if form == "terminal" else form)
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text)
+    out.write_text(text, encoding="utf-8")

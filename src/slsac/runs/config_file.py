@@ -9,9 +9,40 @@ from typing import Any, NamedTuple
 from slsac.config import Config, OnPolicyConfig
 from slsac.config.overrides import from_dict, to_dict, with_overrides
 from slsac.config.presets import preset
-from slsac.errors import InvalidInput
+from slsac.errors import InvalidInput, unknown_name
+from slsac.runs import identity, schema
 from slsac.runs.layout import CONFIG, write_atomically
+from slsac.runs.schema import Optional, list_of, nullable, number, positive, record, text, whole
 from slsac.types import EnvSpec
+
+PROVENANCE = record(
+    {
+        "cores": Optional(whole),
+        "together": Optional(whole),
+        "commit": Optional(nullable(text)),
+        "versions": Optional(record({}, others=nullable(text))),
+        "before_resume": Optional(record({})),
+    }
+)
+SPEC = record(
+    {
+        "observation_size": positive,
+        "action_size": positive,
+        "horizon": positive,
+        "action_low": list_of(number),
+        "action_high": list_of(number),
+    }
+)
+FILE = record(
+    {
+        "algo": text,
+        "env": text,
+        "spec": SPEC,
+        "provenance": PROVENANCE,
+        "identity": Optional(record({"run": text, "config": text})),
+    }
+)
+"""What is checked here of a ``config.json``; `from_dict` checks the fields of the config."""
 
 LATER_FIELDS = (
     "metadrive",
@@ -61,10 +92,42 @@ class ConfigFile(NamedTuple):
     """Versions, commit and machine; see `slsac.runs.provenance`."""
 
 
+class Identity(NamedTuple):
+    """What a ``config.json`` says of itself; see `slsac.runs.identity`."""
+
+    run: str | None
+    """None in a run from before runs had an identity, and where there is no run yet."""
+    edited: bool
+    """The file is not as slsac wrote it."""
+
+
 def write(config: Config, run: Path, spec: EnvSpec, provenance: dict[str, Any]) -> None:
-    """Writes the resolved configuration, the task's sizes, and the run's provenance."""
+    """Writes the resolved configuration, the task's sizes, and the run's provenance.
+
+    A run that is there keeps its identity.
+    """
     values = {**to_dict(config), "spec": spec._asdict(), "provenance": provenance}
+    known = read_identity(run).run or identity.of_run(config, spec)
+    values["identity"] = {"run": known, "config": identity.digest(values)}
     write_atomically(run / CONFIG, json.dumps(values, indent=2).encode() + b"\n")
+
+
+def read_identity(run: Path) -> Identity:
+    """Which run is in ``run``, and whether its config was changed by hand."""
+    if not (run / CONFIG).exists():
+        return Identity(None, False)
+    values = _read_values(run / CONFIG)
+    stated = values.pop("identity", None)
+    if stated is None:
+        return Identity(None, False)
+    return Identity(stated["run"], stated["config"] != identity.digest(values))
+
+
+def _read_values(path: Path) -> dict[str, Any]:
+    try:
+        return schema.parse_json(path.read_bytes(), FILE)
+    except (schema.Misfit, OSError) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}") from None
 
 
 def read(run: Path) -> ConfigFile:
@@ -75,24 +138,27 @@ def read(run: Path) -> ConfigFile:
         raise InvalidInput(
             f"run {str(run)!r} holds no run; it must be a directory with a config.json"
         )
+    values = _read_values(path)
+    values.pop("identity", None)
+    provenance, sizes = values.pop("provenance"), values.pop("spec")
     try:
-        values = json.loads(path.read_text())
-        if not isinstance(values, dict):
-            raise TypeError(f"it holds a {type(values).__name__}, not an object")
-        provenance, sizes = values.pop("provenance"), values.pop("spec")
-        bounds = {name: tuple(sizes[name]) for name in ("action_low", "action_high")}
-        spec = EnvSpec(**sizes | bounds)
+        spec = _spec_from(sizes)
         known = to_dict(preset(values["algo"], values["env"]))
         if known.get("metadrive"):
             known["metadrive"] |= BEFORE_METADRIVE
-    except InvalidInput:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise InvalidInput(f"{path} cannot be read: {type(error).__name__} {error}") from None
-    try:
         return ConfigFile(from_dict(_filled(values, known)), spec, provenance)
-    except InvalidInput as error:
+    except (InvalidInput, schema.Misfit) as error:
         raise InvalidInput(f"{path}: {error}") from None
+
+
+def _spec_from(sizes: dict[str, Any]) -> EnvSpec:
+    for name in ("action_low", "action_high"):
+        list_of(number, sizes["action_size"])(sizes[name], f"spec.{name}")
+    for name in sizes:
+        if name not in EnvSpec._fields:
+            raise unknown_name("field of spec", name, EnvSpec._fields)
+    bounds = {name: tuple(sizes[name]) for name in ("action_low", "action_high")}
+    return EnvSpec(**sizes | bounds)
 
 
 def _filled(values: dict[str, Any], known: dict[str, Any], prefix: str = "") -> dict[str, Any]:

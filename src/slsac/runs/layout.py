@@ -65,7 +65,9 @@ def policy_digest(run: Path) -> str:
 def write_atomically(path: Path, data: bytes) -> None:
     """Replaces a file so that a reader sees the old bytes or the new, never a part."""
     temporary = path.with_name(path.name + ".writing")
-    with open(temporary, "wb") as file:
+    # Made anew: what is there may be a link to somewhere else.
+    temporary.unlink(missing_ok=True)
+    with open(temporary, "xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

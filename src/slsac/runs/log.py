@@ -13,7 +13,47 @@ from pathlib import Path
 from typing import Any
 
 from slsac.errors import RunDamaged
-from slsac.runs.layout import EVALUATIONS, EXACT_LOGS, LOGS, TENSORBOARD, TIMING
+from slsac.runs import schema
+from slsac.runs.layout import (
+    EPISODES,
+    EVALUATIONS,
+    EXACT_LOGS,
+    LOGS,
+    PROGRESS,
+    TENSORBOARD,
+    TIMING,
+)
+from slsac.runs.schema import Misfit, figure, flag, list_of, number, record, whole
+
+
+def _evaluation(value: Any, name: str) -> None:
+    """A line of evaluations.jsonl; every list in it has an item for each episode."""
+    record(
+        {
+            "step": whole,
+            "final": flag,
+            "return_mean": number,
+            "cost_mean": number,
+            "returns": list_of(number),
+            "costs": list_of(number),
+            "lengths": list_of(number),
+        }
+    )(value, name)
+    episodes = len(value["returns"])
+    if episodes == 0:
+        raise Misfit("returns is []; it must have an episode or more")
+    for field, items in value.items():
+        if isinstance(items, list):
+            list_of(figure, episodes)(items, field)
+
+
+LINES: dict[str, schema.Check] = {
+    PROGRESS: record({"step": whole}, others=figure),
+    EPISODES: record({"step": whole, "return": number, "cost": number, "length": whole}),
+    EVALUATIONS: _evaluation,
+    TIMING: record({"step": whole, "seconds": number, "steps_per_second": number}),
+}
+"""What a line of each log holds."""
 
 
 class RunLog:
@@ -29,19 +69,20 @@ class RunLog:
 
     def rewind(self, offsets: Mapping[str, int]) -> None:
         """Cuts the exact logs back to where they were when the checkpoint was written."""
-        for name in EXACT_LOGS:
-            path, offset = self._run / name, offsets[_key(name)]
-            path.touch()
-            if path.stat().st_size < offset:
+        paths = {self._run / name: offsets.get(_key(name), 0) for name in LOGS}
+        for path, offset in paths.items():  # all of them before the first is changed
+            if path.exists() and not path.is_file():
+                raise RunDamaged(f"{path} is no file")
+            size = path.stat().st_size if path.exists() else 0
+            if size < offset:
                 raise RunDamaged(
-                    f"{path} has {path.stat().st_size} bytes; its checkpoint was written when it "
-                    f"had {offset}"
+                    f"{path} has {size} bytes; its checkpoint was written when it had {offset}"
                 )
-            os.truncate(path, offset)
-        # Times are kept as they are, but for a line that was torn.
-        timing = self._run / TIMING
-        timing.touch()
-        os.truncate(timing, timing.read_bytes().rfind(b"\n") + 1)
+        for path, offset in paths.items():
+            path.touch()
+            # Times are kept as they are, but for a line that was torn.
+            kept = path.read_bytes().rfind(b"\n") + 1 if path.name == TIMING else offset
+            os.truncate(path, kept)
 
     def withdraw_final(self) -> None:
         """Takes back the final evaluations at the end of the log: training continues."""
@@ -96,14 +137,17 @@ def _key(name: str) -> str:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The records of a JSON-lines file; a missing file has none, and a torn last line is none."""
-    if not path.exists():
-        return []
-    whole, _, _ = path.read_bytes().rpartition(b"\n")
+    """The records of one of a run's logs; a missing file has none, and a torn last line is none."""
+    return parse_lines(path.read_bytes(), path) if path.exists() else []
+
+
+def parse_lines(data: bytes, path: Path) -> list[dict[str, Any]]:
+    """The records in what was read from ``path``."""
+    whole_lines, _, _ = data.rpartition(b"\n")
     records = []
-    for number, line in enumerate(whole.splitlines(), 1):
+    for count, line in enumerate(whole_lines.splitlines(), 1):
         try:
-            records.append(json.loads(line))
-        except ValueError as error:
-            raise RunDamaged(f"{path}, line {number}, cannot be read: {error}") from None
+            records.append(schema.parse_json(line, LINES[path.name]))
+        except Misfit as error:
+            raise RunDamaged(f"{path}, line {count}, cannot be read: {error}") from None
     return records

@@ -54,7 +54,8 @@ def load_learned(run: Path) -> TrainedRun:
     policy, digest = load_hashed(path, _shapes(agent).policy)
     unnumbered = [_load_readable(folder / name) for name in (checkpoint.FINAL, checkpoint.LAST)]
     saved = [each for each in unnumbered if each is not None]
-    reached = max(checkpoint.newest_step(folder), *(int(each.facts["step"]) for each in saved), 0)
+    steps_saved = [int(each.facts.get("step", 0)) for each in saved]
+    reached = max(checkpoint.newest_step(folder), *steps_saved, 0)
     steps = steps_in_logs(run, config, reached)
     cost_critic = None
     if isinstance(agent, OffPolicyAgent):
@@ -79,7 +80,8 @@ def _cost_critic_beside(
         state = tree_from(saved.tensors, like, saved.path)
         held = tensors_of(state.policy)
         if all(np.array_equal(held[name], wanted[name]) for name in wanted):
-            return state.cost_critic
+            critic = tensors_of(state.cost_critic).values()
+            return state.cost_critic if all(np.isfinite(part).all() for part in critic) else None
     return None
 
 

@@ -86,7 +86,7 @@ def cpu_model(info: Path = Path("/proc/cpuinfo")) -> str:
     """
     if not info.exists():
         return platform.processor()
-    first_core = info.read_text().strip().partition("\n\n")[0]
+    first_core = info.read_text(encoding="utf-8", errors="replace").strip().partition("\n\n")[0]
     facts = {
         name.strip(): value.strip()
         for name, _, value in (line.partition(":") for line in first_core.splitlines())

@@ -8,11 +8,10 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as parse_tensors
 from safetensors.numpy import save as format_tensors
 
 from slsac.errors import InvalidInput, RunDamaged
+from slsac.runs import schema
 from slsac.runs.layout import write_atomically
 
 Tree = TypeVar("Tree")
@@ -61,6 +60,10 @@ def load_hashed(path: Path, like: Tree) -> tuple[Tree, str]:
     """What `load_tensors` returns, and the SHA-256 of the same bytes."""
     try:
         data = path.read_bytes()
-        return tree_from(parse_tensors(data), like, path), hashlib.sha256(data).hexdigest()
-    except (OSError, SafetensorError) as error:
+        tensors = schema.parse_tensors(data)
+    except (OSError, schema.Misfit) as error:
         raise InvalidInput(f"{path} cannot be read: {error}") from None
+    for name, array in tensors.items():
+        if not np.isfinite(array).all():
+            raise RunDamaged(f"{path}: {name} holds a number that is not finite")
+    return tree_from(tensors, like, path), hashlib.sha256(data).hexdigest()

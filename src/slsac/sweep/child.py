@@ -42,7 +42,8 @@ def prepare(job: Job) -> list[str]:
     run = Path(job.run)
     _wait_for_lock(run)
     if (run / CONFIG).exists():
-        command = ["resume", job.run, "--steps", str(job.steps)]
+        # The spec names the env, and whoever wrote that started the sweep.
+        command = ["resume", job.run, "--steps", str(job.steps), "--trust-env"]
         command += ["--inexact"] if job.inexact else []
     else:
         command = ["train", *job.arguments]

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from slsac.config import Config
 from slsac.config.overrides import differing
-from slsac.errors import InvalidInput
+from slsac.errors import InvalidInput, RunDamaged
 from slsac.formatting import duration
+from slsac.report.read import without_seed
 from slsac.runs import config_file
 from slsac.runs.layout import TIMING
 from slsac.runs.log import read_lines
@@ -52,9 +53,9 @@ def timed_runs(folders: Sequence[Path]) -> list[TimedRun]:
         run = log.parent
         try:
             config, _, provenance = config_file.read(run)
-        except InvalidInput:
+            rate = learning_steps_per_second(log, config)
+        except (InvalidInput, RunDamaged):
             continue
-        rate = learning_steps_per_second(log, config)
         # Seeds that learn together share a process, which says nothing about one alone.
         if rate is not None and provenance.get("together", 1) == 1:
             timed.append(TimedRun(run, config, provenance.get("cores", 0), rate))
@@ -99,6 +100,8 @@ def describe(
     """
     runs = timed_runs(timed_in)
     lines, durations, unknown = [], [], 0
+    speeds: dict[Config, Speed | None] = {}
+    """Seeds are equally fast, so one of them is looked up."""
     width = max(len(name) for name in schedule)
     for name, scheduled in schedule.items():
         steps = scheduled.trial.config.steps
@@ -107,7 +110,10 @@ def describe(
             continue
         step = scheduled.checkpoint_step
         begin = f"resumes at step {step:,} of {steps:,}" if step else f"new, {steps:,} steps"
-        speed = expected_speed(scheduled.trial, cores, runs)
+        alike = without_seed(scheduled.trial.config)
+        if alike not in speeds:
+            speeds[alike] = expected_speed(scheduled.trial, cores, runs)
+        speed = speeds[alike]
         if speed is None:
             unknown += 1
             lines.append(f"{name:<{width}}  {begin}; no run like it has been timed")

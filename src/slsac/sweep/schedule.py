@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
 from slsac.runs import checkpoint
 from slsac.runs.layout import CHECKPOINTS
-from slsac.runs.provenance import source_digest
 from slsac.sweep.process import Job, Outcome, jax_environment
 from slsac.sweep.spec import Trial, train_arguments
-from slsac.sweep.status import is_done
+from slsac.sweep.status import is_complete, is_done
 
 POLL_SECONDS = 0.5
 
@@ -76,7 +75,8 @@ def plan(trials: Sequence[Trial], cores: int, *, inexact: bool) -> dict[str, Sch
     }
 
 
-def make_job(trial: Trial, cores: int, *, inexact: bool) -> Job:
+def make_job(trial: Trial, *, cores: int, inexact: bool, source: str) -> Job:
+    """What the process of a trial is told; ``source`` is the digest of the sweep's own source."""
     return Job(
         run=str(trial.run),
         log=str(trial.log),
@@ -84,13 +84,13 @@ def make_job(trial: Trial, cores: int, *, inexact: bool) -> Job:
         steps=trial.config.steps,
         cores=cores,
         inexact=inexact,
-        source=source_digest(),
+        source=source,
         environment=jax_environment(),
     )
 
 
 def run_trials(
-    schedule: Mapping[str, ScheduledTrial], jobs: Mapping[str, Job], backend: Backend,
+    schedule: Mapping[str, ScheduledTrial], job_of: Callable[[Trial], Job], backend: Backend,
     observer: Observer, *, retries: int,
 ) -> None:  # fmt: skip
     """Train every waiting trial; one that fails does not stop the others.
@@ -107,9 +107,10 @@ def run_trials(
         while waiting or began_at:
             while waiting and len(began_at) < backend.slots:
                 name = waiting.popleft()
-                Path(jobs[name].log).parent.mkdir(parents=True, exist_ok=True)
+                job = job_of(schedule[name].trial)
+                Path(job.log).parent.mkdir(parents=True, exist_ok=True)
                 began_at[name] = schedule[name].checkpoint_step
-                backend.submit(name, jobs[name])
+                backend.submit(name, job)
             for name in began_at:
                 if schedule[name].state == "waiting" and backend.started(name):
                     schedule[name].state = "running"
@@ -125,6 +126,10 @@ def run_trials(
                     scheduled.state = "waiting"
                     # Before the trials that have not begun: it is the nearest to its end.
                     waiting.appendleft(name)
+                elif outcome.kind == "done" and not is_complete(scheduled.trial):
+                    # An env may have ended the process by itself, with exit code 0.
+                    scheduled.state = "failed"
+                    scheduled.error = "ended without its final evaluation"
                 else:
                     scheduled.state = "done" if outcome.kind == "done" else "failed"
                 observer.changed(scheduled)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from slsac.config import Config
 from slsac.config.overrides import as_flags, dotted, with_overrides
 from slsac.config.presets import ALGORITHMS, preset
 from slsac.envs import require_known
-from slsac.errors import InvalidInput, unknown_name
+from slsac.errors import InvalidInput, brief, unknown_name
+from slsac.runs import schema
 from slsac.sweep.products import PRODUCTS
 
 AXES = ("algo", "env", "seed", "steps")
@@ -66,10 +68,11 @@ class Trial:
 def load(path: Path) -> Spec:
     """The spec in a YAML file; errors name the file, the field, its value and what is allowed."""
     try:
-        values = yaml.safe_load(path.read_text())
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        schema.require_modest(values)
     except FileNotFoundError:
         raise InvalidInput(f"spec {str(path)!r} does not exist; it must be a YAML file") from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         reason = " ".join(str(error).split())
         raise InvalidInput(f"spec {str(path)!r} cannot be read: {reason}") from None
     try:
@@ -120,31 +123,38 @@ def parse(values: Any) -> Spec:
 def expand(spec: Spec, out: Path) -> list[Trial]:
     """Every trial of a spec, seed by seed: a sweep cut short has compared all on some seeds."""
     trials = []
+    configs: dict[tuple[str, str, str], Config] = {}
     for variant, seed, env, algo in itertools.product(
         spec.variants or {"": {}}, spec.seeds, spec.envs, spec.algos
     ):
         name = "/".join(
             part for part in (variant, _folder(algo), _folder(env), f"seed{seed}") if part
         )
-        config = preset(algo, env)
-        layers = (
-            spec.common,
-            spec.by_algo.get(algo, {}),
-            spec.by_env.get(env, {}),
-            spec.variants.get(variant, {}),
-            {"seed": seed, "steps": spec.steps},
-        )
-        # Merged first: a layer alone may not be valid with what another one replaces.
-        merged: dict[str, Any] = {}
-        for layer in layers:
-            merged |= {key.replace("-", "_"): value for key, value in dotted(layer).items()}
         try:
-            config = with_overrides(config, merged)
+            if (variant, env, algo) not in configs:
+                configs[variant, env, algo] = _config_of(spec, variant, env, algo)
+            config = replace(configs[variant, env, algo], seed=seed)
         except InvalidInput as error:
             raise InvalidInput(f"{name}: {error}") from None
         trials.append(Trial(name, out / name, config))
     _distinct([trial.name for trial in trials], "the trials' folders")
     return trials
+
+
+def _config_of(spec: Spec, variant: str, env: str, algo: str) -> Config:
+    """The configuration that the trials of all seeds share."""
+    layers = (
+        spec.common,
+        spec.by_algo.get(algo, {}),
+        spec.by_env.get(env, {}),
+        spec.variants.get(variant, {}),
+        {"steps": spec.steps},
+    )
+    # Merged first: a layer alone may not be valid with what another one replaces.
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        merged |= {key.replace("-", "_"): value for key, value in dotted(layer).items()}
+    return with_overrides(preset(algo, env), merged)
 
 
 def train_arguments(trial: Trial) -> list[str]:
@@ -158,27 +168,27 @@ def _folder(name: str) -> str:
 
 def _mapping(value: Any, field: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidInput(f"{field} is {value!r}; it must be a mapping of names to values")
+        raise InvalidInput(f"{field} is {brief(value)}; it must be a mapping of names to values")
     return {str(name): item for name, item in value.items()}
 
 
 def _list(value: Any, field: str) -> list[Any]:
     if not isinstance(value, list) or not value:
-        raise InvalidInput(f"{field} is {value!r}; it must be a list with at least one item")
+        raise InvalidInput(f"{field} is {brief(value)}; it must be a list with at least one item")
     return value
 
 
 def _names(value: Any, field: str) -> tuple[str, ...]:
     for item in _list(value, field):
         if not isinstance(item, str):
-            raise InvalidInput(f"{field} has {item!r}; it must be a list of names")
+            raise InvalidInput(f"{field} has {brief(item)}; it must be a list of names")
     return _distinct(value, field)
 
 
 def _distinct(values: list[Any], field: str) -> tuple[Any, ...]:
-    for value in values:
-        if values.count(value) > 1:
-            raise InvalidInput(f"{field} has {value!r} twice; each must be there once")
+    for value, times in Counter(values).items():
+        if times > 1:
+            raise InvalidInput(f"{field} has {brief(value)} twice; each must be there once")
     return tuple(values)
 
 
@@ -186,17 +196,19 @@ def _whole(value: Any, field: str, least: int) -> int:
     # YAML reads 1e6 as text.
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = float("nan")
     if isinstance(value, bool) or not number.is_integer() or number < least:
-        raise InvalidInput(f"{field} is {value!r}; it must be a whole number of at least {least}")
+        raise InvalidInput(
+            f"{field} is {brief(value)}; it must be a whole number of at least {least}"
+        )
     return int(number)
 
 
 def _plain(value: Any, field: str) -> str:
     if not isinstance(value, str) or not PLAIN_NAME.fullmatch(value):
         raise InvalidInput(
-            f"{field} is {value!r}; it must be made of letters, digits, '.', '_' and '-'"
+            f"{field} is {brief(value)}; it must be made of letters, digits, '.', '_' and '-'"
         )
     return value
 
@@ -212,8 +224,8 @@ def _cells(value: Any, field: str) -> dict[str, Any]:
     for name in AXES:
         if name in cells:
             raise InvalidInput(
-                f"{field}.{name} is {cells[name]!r}; algos, envs, seeds and steps are set at the "
-                "top of a spec"
+                f"{field}.{name} is {brief(cells[name])}; algos, envs, seeds and steps are set at "
+                "the top of a spec"
             )
     return cells
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from slsac.config.overrides import differing
-from slsac.errors import InvalidInput
-from slsac.report.read import WITHOUT_EFFECT
-from slsac.runs import config_file
+from slsac.errors import InvalidInput, RunDamaged
+from slsac.runs import config_file, schema
+from slsac.runs.identity import WITHOUT_EFFECT
 from slsac.runs.layout import CONFIG, EVALUATIONS, PROGRESS, TIMING
+from slsac.runs.log import LINES
 from slsac.runs.steps import completed_step
 from slsac.sweep.process import last_line
 from slsac.sweep.spec import Trial
@@ -54,10 +54,9 @@ def read_figures(trial: Trial) -> Figures:
 
 def _last_record(path: Path) -> dict[str, Any]:
     try:
-        record = json.loads(last_line(path) or "{}")
-    except ValueError:
+        return schema.parse_json(last_line(path).encode(), LINES[path.name])
+    except schema.Misfit:
         return {}
-    return record if isinstance(record, dict) else {}
 
 
 def is_done(trial: Trial, cores: int, *, inexact: bool) -> bool:
@@ -78,6 +77,14 @@ def is_done(trial: Trial, cores: int, *, inexact: bool) -> bool:
     if recorded_cores not in (None, cores) and not inexact:
         raise _another_experiment(trial, "cores_per_trial", recorded_cores, cores)
     return False
+
+
+def is_complete(trial: Trial) -> bool:
+    """Whether the final evaluation of a trial is there, or its final state where it has none."""
+    try:
+        return completed_step(trial.run) >= trial.config.steps
+    except (InvalidInput, RunDamaged):
+        return False
 
 
 def _another_experiment(trial: Trial, field: str, recorded: Any, wanted: Any) -> InvalidInput:

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
-from slsac.formatting import cost_digits, duration, number
+from slsac.formatting import cost_digits, duration, number, printable
 from slsac.sweep.schedule import ScheduledTrial, State
 from slsac.sweep.status import read_figures
 
@@ -78,11 +79,13 @@ class View:
             table.add_column(name, justify="left" if name in ("trial", "state") else "right")
         by_state = sorted(self._schedule.values(), key=lambda trial: ORDER.index(trial.state))
         for scheduled in by_state[: max(1, rows)]:
-            table.add_row(scheduled.trial.name, _state(scheduled), *cells(scheduled))
+            table.add_row(
+                Text(printable(scheduled.trial.name)), _state(scheduled), *cells(scheduled)
+            )
         return table
 
     def note(self, text: str) -> None:
-        self._console.print(text, markup=False)
+        self._console.print(printable(text), markup=False)
 
     def close(self) -> None:
         if self._live is not None:

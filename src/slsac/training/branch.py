@@ -18,10 +18,11 @@ from slsac.algorithms import multiplier as multipliers
 from slsac.config import Config, OffPolicyConfig
 from slsac.config.overrides import differing
 from slsac.display import Display
+from slsac.envs.sources import close_env
 from slsac.errors import InvalidInput
-from slsac.runs import checkpoint, config_file, provenance
+from slsac.runs import checkpoint, config_file, identity, provenance
 from slsac.runs.layout import CHECKPOINTS, EXACT_LOGS, POLICY, PROGRESS, REPLAY, TIMING
-from slsac.runs.log import read_lines
+from slsac.runs.log import parse_lines, read_lines
 from slsac.runs.steps import reached_step
 from slsac.runs.tensors import save_arrays
 from slsac.training import launch
@@ -47,6 +48,7 @@ def start(
     overwrite: bool = False,
     inexact: bool = False,
     display: Display | None = None,
+    env_timeout: float | None = None,
 ) -> OffPolicyTrainer:
     """A trainer in a new run directory, at the end of what it shares with ``source``.
 
@@ -60,6 +62,7 @@ def start(
     _require_alike(config, theirs, source)
     assert isinstance(config, OffPolicyConfig)
     changed = provenance.differences(recorded, provenance.describe())
+    changed += launch.changes_by_hand(source)
     if "before_resume" in recorded:
         changed.append("it has itself been resumed with --inexact")
     if changed and not inexact:
@@ -74,17 +77,19 @@ def start(
             f"multiplier.rule is {config.multiplier.rule}; it begins at {begun.value:g} where "
             f"{source} has {shared.facts['multiplier'][0]:g}"
         )
-    launch.tried_env(config.env, config)[0].close()
+    close_env(launch.tried_env(config.env, config)[0])
     with launch.claimed(run, overwrite=overwrite) as lock:
         shutil.copytree(source / REPLAY, run / REPLAY, copy_function=copy_sparsely)
-        facts = {**shared.facts, "multiplier": begun}
+        facts = {**shared.facts, "run": identity.of_run(config, spec), "multiplier": begun}
         facts["log_offsets"] = _copy_logs(source, run, shared.facts, config.multiplier.signal)
         checkpoint.write(run / CHECKPOINTS, shared.path.name, shared.tensors, facts)
         save_arrays(run / POLICY, _part(shared.tensors, "policy"))
         origin = {"algo": theirs.algo, "steps": facts["step"], "commit": recorded.get("commit")}
         config_file.write(config, run, spec, {**recorded, "branched_from": origin})
         lock.release()
-    trainer = launch.resume(run, inexact=inexact, display=display)
+    trainer = launch.resume(
+        run, inexact=inexact, trust_env=True, display=display, env_timeout=env_timeout
+    )
     assert isinstance(trainer, OffPolicyTrainer)
     return trainer
 
@@ -137,9 +142,15 @@ def _shared_checkpoint(
             f"{theirs.replay_capacity:,}, which may have lost its first steps"
         )
     try:
-        return checkpoint.load(folder / names[-1])
+        shared = checkpoint.load(folder / names[-1])
     except checkpoint.Damaged as error:
         raise InvalidInput(f"--from {source}: its checkpoint is damaged: {error}") from None
+    if shared.facts.get("run") != config_file.read_identity(source).run:
+        raise InvalidInput(f"--from {source}: {shared.path} is of another run")
+    missing = {"step", "multiplier", "log_offsets"} - shared.facts.keys()
+    if missing:
+        raise InvalidInput(f"--from {source}: {shared.path} lacks {', '.join(sorted(missing))}")
+    return shared
 
 
 def _copy_logs(source: Path, run: Path, facts: dict[str, Any], signal: str) -> dict[str, int]:
@@ -149,11 +160,11 @@ def _copy_logs(source: Path, run: Path, facts: dict[str, Any], signal: str) -> d
         name = file.removesuffix(".jsonl")
         data = (source / file).read_bytes()[: offsets[name]]
         if file == PROGRESS:
-            lines: list[dict[str, Any]] = [json.loads(line) for line in data.splitlines()]
-            lines = [line | {"signal": line[SIGNALS[signal]]} for line in lines]
+            lines = parse_lines(data, source / file)
+            lines = [line | {"signal": line.get(SIGNALS[signal])} for line in lines]
             data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
         (run / file).write_bytes(data)
         lengths[name] = len(data)
     times = [line for line in read_lines(source / TIMING) if line["step"] <= step]
-    (run / TIMING).write_text("".join(f"{json.dumps(line)}\n" for line in times))
+    (run / TIMING).write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in times))
     return lengths

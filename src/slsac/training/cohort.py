@@ -28,6 +28,7 @@ def start(
     *,
     overwrite: bool,
     display: Callable[[int], Display],
+    env_timeout: float | None = None,
 ) -> Cohort:
     """New runs with the seeds from ``config.seed`` on, in ``folder``/seed<k>, at step 0.
 
@@ -47,7 +48,7 @@ def start(
         for seed, run in runs.items():
             trainer = launch.start(
                 with_overrides(config, {"seed": seed}), run,
-                overwrite=overwrite, display=display(seed), together=seeds,
+                overwrite=overwrite, display=display(seed), together=seeds, env_timeout=env_timeout,
             )  # fmt: skip
             started.callback(trainer.close)
             trainers.append(cast(OffPolicyTrainer, trainer))

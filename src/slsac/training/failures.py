@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
+import jax
 import numpy as np
 
+from slsac.envs.contract import LARGEST_NUMBER
 from slsac.errors import EnvFailed, InvalidInput, TrainingFailed
 from slsac.runs import checkpoint
 from slsac.runs.layout import CHECKPOINTS
+
+MACHINE_FAILURES = (OSError, MemoryError, jax.errors.JaxRuntimeError)
+"""What a full disk or memory raises."""
 
 
 class Failures:
@@ -35,6 +41,11 @@ class Failures:
         names = checkpoint.step_names(self._checkpoints)
         return str(self._checkpoints / names[-1]) if names else "none"
 
+    def of_machine(self, step: int, error: BaseException) -> NoReturn:
+        """Ends the run where the disk or the memory is full."""
+        said = " ".join(str(error).split())[:300] or "out of memory"
+        self.fail(f"{said} at step {step}", error)
+
     @contextlib.contextmanager
     def of_env(self, step: int) -> Iterator[None]:
         """Ends the run where a call of the environment fails."""
@@ -47,11 +58,15 @@ class Failures:
         self, step: int, episode: int, observation: np.ndarray, reward: float, cost: float
     ) -> None:
         """Ends the run where the environment gave a number that is not finite."""
-        if not (np.isfinite(observation).all() and np.isfinite(reward) and np.isfinite(cost)):
-            values: dict[str, Any] = {"observation": observation, "reward": reward, "cost": cost}
-            names = [name for name, value in values.items() if not np.isfinite(value).all()]
+        numbers = {"reward": reward, "cost": cost}
+        broken = [name for name, value in numbers.items() if not abs(value) <= LARGEST_NUMBER]
+        if not np.isfinite(observation).all():
+            broken.insert(0, "observation")
+        if broken:
+            finite = any(math.isfinite(numbers.get(name, math.nan)) for name in broken)
+            size = " (beyond 3.4e38, the largest in single precision)" if finite else ""
             self.fail(
-                f"the environment returned a non-finite {' and '.join(names)} "
+                f"the environment returned a non-finite {' and '.join(broken)}{size} "
                 f"at step {step}, episode {episode}"
             )
 

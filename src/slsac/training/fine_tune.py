@@ -50,11 +50,13 @@ def start(
     keep_replay: bool = False,
     overwrite: bool = False,
     display: Display | None = None,
+    env_timeout: float | None = None,
 ) -> launch.Trainer:
     """A trainer at step 0 of a new run that begins with what ``source`` has learned.
 
     Args:
         keep_replay: learn from the other run's transitions too; off-policy, for the same task.
+        env_timeout: as in `slsac.training.launch.start`.
     """
     theirs, spec, recorded = config_file.read(source)
     if run.resolve() == source.resolve():
@@ -101,7 +103,7 @@ def start(
         "keep_replay": keep_replay,
     }
     return launch.start(
-        config, run, env=env, overwrite=overwrite, display=display,
+        config, run, env=env, overwrite=overwrite, display=display, env_timeout=env_timeout,
         origin=launch.Origin(hand_over, {"initialised_from": origin}),
     )  # fmt: skip
 

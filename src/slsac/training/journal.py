@@ -27,6 +27,8 @@ class EpochSums:
         facts = facts or {"sums": {}, "counts": {}, "episodes": []}
         self.sums: dict[str, float] = dict(facts["sums"])
         self.counts: dict[str, int] = dict(facts["counts"])
+        if self.sums.keys() != self.counts.keys() or 0 in self.counts.values():
+            raise ValueError("the sums of its epoch are not those that were counted")
         self.episodes: list[list[float]] = list(facts["episodes"])
 
     def add(self, names: Sequence[str], values: np.ndarray) -> None:

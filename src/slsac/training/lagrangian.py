@@ -51,6 +51,9 @@ class Lagrangian:
         return {"multiplier": self.state, "critic_signal": self.critic_signal}
 
     def restore(self, facts: Mapping[str, Any]) -> None:
-        self.state = multiplier.restored(facts["multiplier"])
+        restored = multiplier.restored(facts["multiplier"])
+        if self.state.memory:
+            self._rule.update(restored, self.limit)  # raises for the memory of another rule
+        self.state = restored
         self.critic_signal = facts.get("critic_signal")
         self.running_cost = 0.0

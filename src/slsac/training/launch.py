@@ -16,7 +16,17 @@ import numpy as np
 from slsac import algorithms
 from slsac.config import Config, OffPolicyConfig, OnPolicyConfig
 from slsac.display import Display, Silent
-from slsac.envs import Copies, copies_of, env_source, is_factory, make_env
+from slsac.envs import (
+    Copies,
+    copies_of,
+    env_source,
+    import_installed,
+    is_factory,
+    make_env,
+    with_timeout,
+)
+from slsac.envs.contract import as_observation, as_step
+from slsac.envs.sources import close_env
 from slsac.errors import EnvFailed, InvalidInput, env_failures
 from slsac.runs import checkpoint, config_file, provenance
 from slsac.runs.layout import (
@@ -122,6 +132,7 @@ def start(
     overwrite: bool = False,
     display: Display | None = None,
     together: int = 1,
+    env_timeout: float | None = None,
     origin: Origin | None = None,
 ) -> Trainer:
     """Makes a new run directory and a trainer at step 0 in it.
@@ -129,11 +140,12 @@ def start(
     Args:
         env: an environment object or factory to use in place of the id that ``config`` names.
         together: how many seeds learn in one update; see `slsac.training.cohort`.
+        env_timeout: seconds that a call of an environment may take; they then get processes.
         origin: another run that this one begins with; see `slsac.training.fine_tune`.
     """
     require_free(run, overwrite=overwrite)
     # Tried before anything is written: a bad env or config must leave everything as it was.
-    source = config.env if env is None else env
+    source = with_timeout(env_source(config.env if env is None else env, config), env_timeout)
     training_env, copies = tried_env(source, config)
     _require_memory(config, training_env.spec)
     display = display or Silent()
@@ -177,8 +189,8 @@ def tried_env(env: Any, config: Config) -> tuple[SafeEnv, Copies]:
         _close_after(opened, tried, source)
         try:
             with env_failures():
-                tried.reset(0)
-                tried.step(np.zeros(tried.spec.action_size, np.float32))
+                as_observation(tried.reset(0), tried.spec)
+                as_step(tried.step(np.zeros(tried.spec.action_size, np.float32)), tried.spec)
         except EnvFailed as error:
             raise EnvFailed(f"the environment failed in its first step: {error}") from error
         copies = copies_of(source)
@@ -190,7 +202,7 @@ def tried_env(env: Any, config: Config) -> tuple[SafeEnv, Copies]:
 def _close_after(opened: contextlib.ExitStack, env: SafeEnv, source: Any) -> None:
     """Has a failed start close the env that it made; one that it was given stays open."""
     if isinstance(source, str) or is_factory(source):
-        opened.callback(env.close)
+        opened.callback(close_env, env)
 
 
 @contextlib.contextmanager
@@ -288,17 +300,24 @@ def resume(
     steps: int | None = None,
     env: Any = None,
     inexact: bool = False,
+    trust_env: bool = False,
     display: Display | None = None,
+    env_timeout: float | None = None,
 ) -> Trainer:
     """A trainer at the newest checkpoint of ``run``, ready to continue exactly from there.
 
     Args:
         steps: a new total number of steps.
         inexact: continue although versions or cores have changed, so that bits will differ.
+        trust_env: import the module that the run's files name from the working directory too.
+        env_timeout: as in `start`.
     """
     config, spec, recorded = config_file.read(run)
+    _refuse_links(run)
+    if env is None and not trust_env:
+        import_installed(config.env)
     now = provenance.describe()
-    changed = provenance.differences(recorded, now)
+    changed = provenance.differences(recorded, now) + changes_by_hand(run)
     if changed and not inexact:
         raise InvalidInput(
             f"run {str(run)!r} cannot be repeated exactly here ({'; '.join(changed)}); "
@@ -306,7 +325,7 @@ def resume(
         )
     if steps is not None:
         config = config_file.with_steps(config, steps, begun=reached_step(run) > 0)
-    source = env_source(config.env if env is None else env, config)
+    source = with_timeout(env_source(config.env if env is None else env, config), env_timeout)
     training_env, kind = make_env(source), KINDS[type(config)]
     with contextlib.ExitStack() as opened:
         _close_after(opened, training_env, source)
@@ -323,8 +342,26 @@ def resume(
         trainer.load_checkpoint()
         origin = {**now, "before_resume": recorded} if changed else recorded
         config_file.write(config, run, trainer.spec, origin)
+        if changed:
+            # A checkpoint from before runs had an identity now gets one.
+            trainer.save_checkpoint()
         opened.pop_all()
     return trainer
+
+
+def _refuse_links(run: Path) -> None:
+    """Raise InvalidInput for links among a run's files: whoever writes to them writes elsewhere."""
+    for name in RUN_FILES:
+        if (run / name).is_symlink():
+            raise InvalidInput(f"{run / name} is a link; a run that is resumed must hold no links")
+
+
+def changes_by_hand(run: Path) -> list[str]:
+    """What the config of ``run`` says against its being as slsac wrote it."""
+    identity = config_file.read_identity(run)
+    if identity.run is None:
+        return [f"{CONFIG} has no identity: it is of an older version, or was changed by hand"]
+    return [f"{CONFIG} was changed by hand"] if identity.edited else []
 
 
 def train(trainer: Trainer, until: int, callbacks: Sequence[Any] = ()) -> None:

@@ -25,6 +25,8 @@ from slsac.algorithms.tightening import Tightening
 from slsac.config import OffPolicyConfig
 from slsac.display import Display
 from slsac.envs import Copies
+from slsac.envs.contract import as_observation, as_step
+from slsac.envs.sources import close_env
 from slsac.errors import env_failures
 from slsac.networks import Normaliser, row_by_row
 from slsac.runs import checkpoint
@@ -224,7 +226,7 @@ class OffPolicyTrainer:
     def _begin_episode(self) -> np.ndarray:
         seed = episode_seed(self.config.seed, Branch.TRAINING, self.session.episodes.count)
         with self.session.failures.of_env(self.step), env_failures():
-            observation = self.env.reset(seed)
+            observation = as_observation(self.env.reset(seed), self.spec)
         self._check_step(observation, 0.0, 0.0)
         self.replay.begin_episode(observation)
         self._see(observation)
@@ -242,7 +244,7 @@ class OffPolicyTrainer:
     def observe(self, action: np.ndarray) -> bool:
         """Takes ``action`` in the environment and stores the step; True if it ends the episode."""
         with self.session.failures.of_env(self.step), env_failures():
-            step = self.env.step(action)
+            step = as_step(self.env.step(action), self.spec)
         self._check_step(step.observation, step.reward, step.cost)
         self.replay.add(action, step.reward, step.cost, step.terminated, step.observation)
         self.tightening.step(self.observation(), action, step.cost)
@@ -354,7 +356,7 @@ class OffPolicyTrainer:
         """Gives up the run directory and the environments."""
         with contextlib.ExitStack() as closing:  # the other too where one fails
             closing.callback(self.session.close)
-            closing.callback(self.env.close)
+            closing.callback(close_env, self.env)
 
     def _check_step(self, observation: np.ndarray, reward: float, cost: float) -> None:
         failures, episode = self.session.failures, self.session.episodes.count

@@ -114,6 +114,7 @@ class OnPolicyTrainer:
             resets.next_seed,
             self._check_step,
             self._end_episode,
+            self._check_length,
         )
         self._playing = False
 
@@ -191,6 +192,9 @@ class OnPolicyTrainer:
     def _check_step(self, step: int, observation: np.ndarray, reward: float, cost: float) -> None:
         episode = self.session.episodes.count
         self.session.failures.check_step(step, episode, observation, reward, cost)
+
+    def _check_length(self, length: int) -> None:
+        self.session.failures.check_length(length, self.spec.horizon, ended=False)
 
     def _end_episode(self, step: int, episode: Episode) -> None:
         self.session.episodes.add(episode)

@@ -7,13 +7,15 @@ after that.
 Both rings are longer than ``capacity`` by a reserve. After a crash, training starts again from a
 checkpoint while the files already hold steps taken after it. Those steps overwrote only rows that
 had left the window that is sampled from, provided that the reserve covers the distance, so the
-resumed run samples just what an undisturbed run would.
+resumed run samples just what an undisturbed run would. A checkpoint keeps checksums of that window,
+block by block, so that another run's files, or damaged ones, are not taken for its own.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,34 @@ from slsac.types import Batch, EnvSpec
 
 LARGEST_FILE = 2**50
 """Bytes; a file may be sparse, but no file system holds more."""
+GROWTH = 4096
+"""Rows for which disk space is taken at a time."""
+LARGEST_BLOCK, FEWEST_BLOCKS = 4096, 16
+"""Transitions under one checksum, and the blocks that even a small replay is divided into."""
+
+
+class Backing:
+    """Disk space for the rows of some rings, taken in steps ahead of their use.
+
+    The files are sparse. On a full disk a write into a hole of a mapped file would end the process
+    by SIGBUS, without a word; asking for the space first raises OSError.
+    """
+
+    def __init__(self, *rings: np.memmap) -> None:
+        self._rings = rings
+        self._rows = 0
+
+    def require(self, row: int) -> None:
+        """Raise OSError where the disk has no room for ``row``."""
+        if row < self._rows or not hasattr(os, "posix_fallocate"):
+            return
+        until = min(row + GROWTH, len(self._rings[0]))
+        for ring in self._rings:
+            width = ring.nbytes // len(ring)
+            assert ring.filename is not None
+            with open(ring.filename, "r+b") as file:
+                os.posix_fallocate(file.fileno(), self._rows * width, (until - self._rows) * width)
+        self._rows = until
 
 
 class Replay:
@@ -53,6 +83,10 @@ class Replay:
         self._added = 0
         self._row = 0
         self._cost_sums = (0.0, 0.0)
+        self._folder = folder
+        self._block = max(1, min(LARGEST_BLOCK, capacity // FEWEST_BLOCKS))
+        self._checksums: dict[int, int] = {}
+        """Of whole blocks, by number; nothing in them changes any more."""
         self.rng = generator(seed, Branch.REPLAY)
 
         def ring(name: str, dtype: type, *shape: int) -> np.memmap:
@@ -74,11 +108,21 @@ class Replay:
         self._costs = ring("costs", np.float32, self._length)
         self._terminated = ring("terminated", np.float32, self._length)
         self._observation_rows = ring("observation_rows", np.int64, self._length)
+        self._observations_backed = Backing(self._observations)
+        self._transitions_backed = Backing(*self._of_transitions())
+
+    def _of_transitions(self) -> tuple[np.memmap, ...]:
+        """The rings with a row for each transition."""
+        return (
+            self._actions, self._rewards, self._costs, self._terminated, self._observation_rows,
+        )  # fmt: skip
 
     @staticmethod
     def _require_file(path: Path, size: int) -> None:
         if not path.exists():
             raise RunDamaged(f"{path} is missing; a run cannot continue without its replay")
+        if path.is_symlink():
+            raise RunDamaged(f"{path} is a link; a replay must be the run's own")
         if path.stat().st_size != size:
             raise RunDamaged(
                 f"{path} has {path.stat().st_size} bytes; this capacity and task need {size}"
@@ -88,6 +132,7 @@ class Replay:
         return min(self._added, self.capacity)
 
     def begin_episode(self, observation: np.ndarray) -> None:
+        self._observations_backed.require((self._row + 1) % self._rows)
         self._row += 1
         self._observations[self._row % self._rows] = observation
 
@@ -101,6 +146,8 @@ class Replay:
     ) -> None:
         """Stores one step of the running episode."""
         slot = self._added % self._length
+        self._transitions_backed.require(slot)
+        self._observations_backed.require((self._row + 1) % self._rows)
         self._actions[slot] = action
         self._rewards[slot] = reward
         self._costs[slot] = cost
@@ -148,21 +195,19 @@ class Replay:
                 f"replay_capacity is {self.capacity}; to take over a replay that has gone round it "
                 f"must be {other.capacity}, and checkpoint_every_steps the same"
             )
-        for own, theirs in zip(self._rings(), other._rings(), strict=True):
-            # What was never written is left out: the file keeps its holes.
-            filled = 1 + (other._row if len(theirs) == other._rows else other._added)
-            own[:filled] = theirs[:filled]
+        # What was never written is left out: the files keep their holes.
+        rows, slots = min(other._row + 1, self._rows), min(other._added, self._length)
+        self._observations_backed.require(rows - 1)
+        self._observations[:rows] = other._observations[:rows]
+        if slots:
+            self._transitions_backed.require(slots - 1)
+        for own, theirs in zip(self._of_transitions(), other._of_transitions(), strict=True):
+            own[:slots] = theirs[:slots]
         self._added, self._row, self._cost_sums = other._added, other._row, other._cost_sums
-
-    def _rings(self) -> tuple[np.memmap, ...]:
-        return (
-            self._observations, self._actions, self._rewards,
-            self._costs, self._terminated, self._observation_rows,
-        )  # fmt: skip
 
     def flush(self) -> None:
         """Hands what was written to the disk, so that it also survives a power cut."""
-        for ring in self._rings():
+        for ring in (self._observations, *self._of_transitions()):
             ring.flush()
 
     def facts(self) -> dict[str, Any]:
@@ -172,6 +217,7 @@ class Replay:
             "row": self._row,
             "cost_sums": self._cost_sums,
             "rng": self.rng.bit_generator.state,
+            "checksums": self._window_checksums(),
         }
         return {"replay": cursor}
 
@@ -181,6 +227,48 @@ class Replay:
         self._added, self._row = cursor["added"], cursor["row"]
         self._cost_sums = tuple(cursor["cost_sums"])
         self.rng.bit_generator.state = cursor["rng"]
+        self._checksums = {}
+        if "run" not in facts:
+            return  # the checkpoint is from before there were checksums
+        # Between episodes the last row is the observation after the last transition.
+        newest = int(self._observation_rows[(self._added - 1) % self._length])
+        last = newest + 1 if self._added else 0
+        if (last, self._window_checksums()) != (self._row, cursor["checksums"]):
+            raise RunDamaged(
+                f"{self._folder} is not what the checkpoint was written with; its files are "
+                "damaged, or another run's"
+            )
+
+    def _window_blocks(self) -> range:
+        """The blocks that lie in the window that is sampled from; the last one may be unfinished.
+
+        A block across the window's beginning is left out: a run that crashed may have overwritten
+        a part of it.
+        """
+        oldest = self._added - len(self)
+        return range(-(-oldest // self._block), -(-self._added // self._block))
+
+    def _window_checksums(self) -> list[int]:
+        checksums = {
+            number: self._checksums.get(number) or self._checksum(number)
+            for number in self._window_blocks()
+        }
+        whole = self._added // self._block
+        self._checksums = {number: value for number, value in checksums.items() if number < whole}
+        return list(checksums.values())
+
+    def _checksum(self, number: int) -> int:
+        """CRC-32 of a block's transitions and their observations."""
+        start = number * self._block
+        slots = np.arange(start, min(start + self._block, self._added)) % self._length
+        checksum = 0
+        for ring in self._of_transitions():
+            checksum = zlib.crc32(ring[slots].data, checksum)
+        first, last = self._observation_rows[slots[[0, -1]]].tolist()
+        if not 0 <= last - first < 2 * len(slots):
+            return 0  # nobody has written such rows
+        seen = np.arange(first, last + 2) % self._rows
+        return zlib.crc32(self._observations[seen].data, checksum)
 
 
 def copy_sparsely(source: str, target: str) -> None:

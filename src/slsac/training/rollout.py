@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from slsac.envs.contract import LARGEST_NUMBER
 from slsac.envs.vector import VectorEnv
 from slsac.training.moments import RunningMoments
 from slsac.types import EnvSpec, Episode, Rollout
@@ -28,6 +29,7 @@ class Collector:
         next_seed: Callable[[], int],
         check_step: Callable[[int, np.ndarray, float, float], None],
         end_episode: Callable[[int, Episode], None],
+        check_length: Callable[[int], None],
     ) -> None:
         """A collector before its first epoch.
 
@@ -35,9 +37,11 @@ class Collector:
             normalise: called once with each raw observation, in the order they are seen.
             check_step: (step, observation, reward, cost); called where one may not be finite.
             end_episode: (step, episode); called with each episode that has finished.
+            check_length: (steps so far); called with the longest episode that has not.
         """
         self._envs, self._normalise, self._next_seed = envs, normalise, next_seed
         self._check_step, self._end_episode = check_step, end_episode
+        self._check_length = check_length
         self._length = length
         rows = (length, num_envs)
         self.rollout = Rollout(
@@ -81,8 +85,9 @@ class Collector:
         rollout, time = self.rollout, self.time
         action = act(self._observation)
         stepped = self._envs.step(np.minimum(np.maximum(action, -1.0), 1.0))
-        # One look at the sums: they are finite only if every entry is.
-        if not np.isfinite(stepped.observation.sum() + stepped.reward.sum() + stepped.cost.sum()):
+        # One look at the sums: they are finite, and small enough, only if every entry is.
+        numbers = np.abs(stepped.reward).sum() + np.abs(stepped.cost).sum()
+        if not (np.isfinite(stepped.observation.sum()) and numbers <= LARGEST_NUMBER):
             for values in zip(stepped.observation, stepped.reward, stepped.cost, strict=True):
                 self._check_step(step, *values)
         step += len(action)
@@ -100,6 +105,7 @@ class Collector:
         self._costs += stepped.cost
         self._lengths += 1
         self.time += 1
+        self._check_length(int(self._lengths[~over].max(initial=0)))
         if over.any():
             finished = np.flatnonzero(over)
             for at in finished:

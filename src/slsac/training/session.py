@@ -16,9 +16,9 @@ from slsac.config import Config, OffPolicyConfig
 from slsac.display import Display
 from slsac.envs import Copies
 from slsac.envs.play import Lanes, Predict
-from slsac.errors import InvalidInput
+from slsac.errors import InvalidInput, RunDamaged
 from slsac.evaluate import evaluate
-from slsac.runs import checkpoint
+from slsac.runs import checkpoint, config_file, identity
 from slsac.runs.layout import CHECKPOINTS, POLICY
 from slsac.runs.lock import RunLock
 from slsac.runs.steps import logged_step, reached_step
@@ -95,6 +95,9 @@ class Session:
         self.config, self.run, self.spec = config, run, spec
         self.lock = lock
         """Held while the run directory is in use."""
+        self._recorded_identity = config_file.read_identity(run).run
+        self.identity = self._recorded_identity or identity.of_run(config, spec)
+        """Which run this is; every checkpoint says it."""
         self.clock = Clock()
         recent = config.multiplier.signal == "recent-cvar"
         span = config.multiplier.recent_horizons * spec.horizon if recent else None
@@ -106,7 +109,7 @@ class Session:
         self._mark: Mark | None = None
         self.files: list[Flushed] = [self.journal.log]
         """What must be on the disk before a checkpoint that refers to it."""
-        self._parts: list[Part] = [self.clock, self.episodes, self.lagrangian, self.journal]
+        self._parts: list[Part] = [self.clock, self.episodes, self.lagrangian]
         self._evaluation_envs = Lanes(copies.evaluation)
 
     @property
@@ -152,8 +155,8 @@ class Session:
             file.flush()
 
     def _facts(self) -> dict[str, Any]:
-        facts: dict[str, Any] = {}
-        for part in self._parts:
+        facts: dict[str, Any] = {"run": self.identity}
+        for part in (*self._parts, self.journal):
             facts |= part.facts()
         return facts
 
@@ -190,7 +193,11 @@ class Session:
     def save_final(self, state: Any) -> None:
         """Writes the present state and policy, to predict with, and what to continue from."""
         self.save_last()
-        facts = {"step": self.clock.step, "multiplier": self.lagrangian.state}
+        facts = {
+            "run": self.identity,
+            "step": self.clock.step,
+            "multiplier": self.lagrangian.state,
+        }
         checkpoint.write(self.run / CHECKPOINTS, checkpoint.FINAL, tensors_of(state), facts)
         self._save_policy(state)
 
@@ -203,7 +210,7 @@ class Session:
         Args:
             like: a state of the same structure as the one that is returned.
         """
-        saved, messages = checkpoint.load_newest(self.run / CHECKPOINTS)
+        saved, messages = checkpoint.load_newest(self.run / CHECKPOINTS, self._require_ours)
         for message in messages:
             self.display.note(message)
         if self.config.steps < saved.facts["step"]:
@@ -214,14 +221,27 @@ class Session:
             )
         state = tree_from(saved.tensors, like, saved.path)
         reached = max(reached_step(self.run), logged_step(self.run), saved.facts.get("reached", 0))
-        for part in self._parts:
-            part.restore(saved.facts)
+        try:
+            # The journal comes last: it cuts the logs back, so all else must fit by then.
+            for part in (*self._parts, self.journal):
+                part.restore(saved.facts)
+        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+            reason = f"{type(error).__name__} {error}"
+            raise RunDamaged(f"{saved.path}: its facts do not fit this run: {reason}") from None
         if self.clock.step < reached:
             self.display.note(
                 f"steps {self.clock.step + 1:,} to {reached:,} are trained again: a run continues "
                 "from a checkpoint, which falls between episodes"
             )
         return state
+
+    def _require_ours(self, saved: checkpoint.Checkpoint) -> None:
+        """Raise `checkpoint.Damaged` unless ``saved`` is a checkpoint of this run and its step."""
+        if self._recorded_identity not in (None, saved.facts.get("run")):
+            raise checkpoint.Damaged(f"{saved.path} is of another run")
+        name, step = saved.path.name, saved.facts.get("step")
+        if step is None or (name != checkpoint.LAST and step != checkpoint.step_of(name)):
+            raise checkpoint.Damaged(f"{saved.path} holds step {saved.facts.get('step')}")
 
     def close(self) -> None:
         with contextlib.ExitStack() as closing:  # the others too where one fails

@@ -18,7 +18,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
 # Parts that not everybody needs: make install EXTRAS="metadrive ray report"
 EXTRAS ?=
-TESTED_EXTRAS := metadrive ray report video
+TESTED_EXTRAS := metadrive ray report video export wandb
 
 install: .venv/core.installed $(EXTRAS:%=.venv/%.installed)
 

@@ -13,10 +13,13 @@ import numpy as np
 import pytest
 
 from slsac import Agent, make_env
-from slsac.api import env_name
+from slsac.api import name_of
 from slsac.envs.probe import Choice
 from slsac.errors import InvalidInput
-from slsac.runs import checkpoint
+from slsac.report.read import final_episodes, read_run
+from slsac.runs.lock import RunLock
+from slsac.runs.log import read_lines
+from slsac.runs.steps import reached_step
 from tests.support.agents import SMALL
 
 QUICK = SMALL | {
@@ -106,6 +109,10 @@ def test_prediction_takes_one_observation_or_a_batch_in_the_env_units() -> None:
     assert np.any(sampled[0] != sampled[1])
     with pytest.raises(InvalidInput, match=r"shape \(3,\); its last axis must be 2"):
         agent.predict(np.zeros(3))
+    with pytest.raises(InvalidInput, match="observation holds nan; it must be finite"):
+        agent.predict(np.array([0.0, np.nan]))
+    with pytest.raises(InvalidInput, match=r"observation is a dict; .*gymnasium\.spaces\.flatten"):
+        agent.predict({"speed": 1.0})  # type: ignore[arg-type]
     agent.close()
 
 
@@ -195,21 +202,51 @@ def test_an_interrupted_learn_can_be_repeated_exactly(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         agent.learn(55)
     agent.predict(np.zeros(2))
-    # It was on its way to 130; from the checkpoint before the interruption that is so far:
-    done = checkpoint.newest_step(tmp_path / "a" / "checkpoints")
-    agent.learn(130 - max(done, 75))
+    # It was on its way to 130, and stopped in the episode that began at 100.
+    assert reached_step(tmp_path / "a") == 100
+    agent.learn(30)
     assert_equal(whole, agent)
     for each in (whole, agent):
         each.close()
 
 
 def test_names_of_environments() -> None:
-    assert env_name("ProbeChoice-v0") == "ProbeChoice-v0"
-    assert env_name(make_env("SafetyHopperVelocity-v1")) == "SafetyHopperVelocity-v1"
-    assert env_name(Choice) == "custom:Choice"
-    assert env_name(Choice()) == "custom:Choice"
+    assert name_of("ProbeChoice-v0") == "ProbeChoice-v0"
+    assert name_of(make_env("SafetyHopperVelocity-v1")) == "SafetyHopperVelocity-v1"
+    assert name_of(Choice) == "custom:Choice"
+    assert name_of(Choice()) == "custom:Choice"
+    assert name_of(gym.make("Pendulum-v1")) == "custom:PendulumEnv", "not that of a wrapper"
+    assert name_of(lambda: Choice(), "My choice") == "custom:My choice"
+    with pytest.raises(InvalidInput, match="env_name is 'x'; this env has an id, ProbeChoice-v0"):
+        name_of("ProbeChoice-v0", "x")
+    with pytest.raises(InvalidInput, match="env_name is ''; it must be a name"):
+        name_of(Choice, "")
     with pytest.raises(InvalidInput, match="pass it again, as env="):
         make_env("custom:Choice")
+
+
+def test_learning_shows_progress_and_records_the_final_evaluation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    settings = QUICK | {"steps_per_epoch": 30, "warmup_steps": 100}
+    with Agent("sl-sac", env=Choice, env_name="Mine", run=run, **settings) as agent:
+        assert agent.config.env == "custom:Mine"
+        agent.learn(60)
+        shown = capsys.readouterr().out
+        assert shown.count("evaluation at step 60") == 1
+        assert "lambda" in shown
+        agent.learn(30, progress=False)
+        assert capsys.readouterr().out == ""
+        # A final evaluation that training went past is not final, and is taken back.
+        assert [line["step"] for line in read_lines(run / "evaluations.jsonl")] == [90]
+        played = agent.evaluate(4, record=True)
+        with pytest.raises(InvalidInput, match="sampled actions are not recorded"):
+            agent.evaluate(4, record=True, deterministic=False)
+    last = read_lines(run / "evaluations.jsonl")[-1]
+    assert (last["step"], last["final"], last["returns"]) == (90, True, played.returns.tolist())
+    assert final_episodes(read_run(run)) is not None
+    RunLock(run).release()
 
 
 def test_a_seed_decides_sampled_episodes_too(tmp_path: Path) -> None:
@@ -259,8 +296,9 @@ def test_a_length_that_the_env_does_not_state_is_asked_for(
     def short() -> gym.Env:
         return Short(gym.make("Pendulum-v1").unwrapped)
 
-    Agent("sl-sac", env=short, **QUICK).learn(20).close()
+    Agent("sl-sac", env=short, **QUICK).learn(20, progress=False).close()
     expected = "cut off after 5 steps, but the env states 1,000"
     assert capsys.readouterr().err.count(expected) == 1
-    Agent("sl-sac", env=lambda: make_env(short, horizon=5), **QUICK).learn(20).close()
+    timed = Agent("sl-sac", env=lambda: make_env(short, horizon=5), **QUICK)
+    timed.learn(20, progress=False).close()
     assert expected not in capsys.readouterr().err

@@ -13,7 +13,7 @@ from types import ModuleType
 
 import pytest
 
-from slsac import Agent, check_safe_env
+from slsac import Agent
 from slsac.certificate import certify
 from slsac.cli import main
 from slsac.config import OffPolicyConfig, OnPolicyConfig
@@ -203,21 +203,26 @@ def test_every_task_and_algorithm_has_its_place() -> None:
 
 
 def test_the_example_of_an_env_of_ones_own_works_from_training_to_certificate(
-    tmp_path: Path,
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    speeding = load("examples/custom_env.py").speeding
-    assert check_safe_env(speeding) == []
+    example = load("examples/custom_env.py")
+    speeding = example.speeding
     small = {"hidden": (8, 8)}
-    agent = Agent(
-        "sl-sac", env=speeding, run=tmp_path / "run", warmup_steps=20, batch_size=8,
-        replay_capacity=1_000, policy=small, reward_critic=small, cost_critic=small,
+    example.main(
+        tmp_path, 60, warmup_steps=20, batch_size=8, replay_capacity=1_000, steps_per_epoch=30,
+        evaluate_every_epochs=1, final_evaluation_episodes=2, policy=small, reward_critic=small,
+        cost_critic=small,
     )  # fmt: skip
-    agent.learn(60)
-    agent.close()
-    assert Agent.load(tmp_path / "run", env=speeding).evaluate(2).lengths.tolist() == [50, 50]
+    shown = capsys.readouterr().out
+    assert "problems: none" in shown
+    assert "custom:Speeding, seed 0, 30 steps" in shown
+    assert "limit 2.5" in shown
+    assert (tmp_path / "speeding.npz").exists()
+    run = tmp_path / "speeding-half"
+    assert Agent.load(run, env=speeding).evaluate(2).lengths.tolist() == [50, 50]
     with pytest.raises(InvalidInput, match="pass it again"):
-        Agent.load(tmp_path / "run").evaluate(2)
-    certificate, played = certify(tmp_path / "run", 2, env=speeding, max_step_cost=0.45)
+        Agent.load(run).evaluate(2)
+    certificate, played = certify(run, 2, env=speeding, max_step_cost=0.45)
     assert played.lengths.tolist() == [50, 50]
     # Fifty steps of .45 at most.
     assert certificate.protocol.largest_cost == pytest.approx(22.5)

@@ -1,8 +1,26 @@
-"""Durations and sentences for people."""
+"""Figures, durations and sentences for people."""
 
 from __future__ import annotations
 
-from slsac.formatting import duration, sentence
+import pytest
+
+from slsac.formatting import duration, number, sentence
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [
+        (123.456, 1, "123.5"), (0.0, 1, "0.0"), (1.04, 1, "1.0"), (0.013, 1, "0.013"),
+        (-0.25, 1, "-0.25"), (0.00012345, 4, "0.00012"), (1.2e-7, 4, "1.2e-07"), (None, 4, "-"),
+        (5.25, 0, "5.2"), (42.0, 0, "42"),
+    ],
+)  # fmt: skip
+def test_a_small_figure_keeps_two_digits(value: float | None, digits: int, text: str) -> None:
+    assert number(value, digits) == text
+
+
+def test_a_sign_is_shown_where_it_is_asked_for() -> None:
+    assert [number(v, 1, sign=True) for v in (2.0, -0.04)] == ["+2.0", "-0.04"]
 
 
 def test_durations_and_sentences() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
 import weakref
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +17,22 @@ import numpy as np
 from slsac.config import Config
 from slsac.config.overrides import with_overrides
 from slsac.config.presets import preset
-from slsac.display import Display, Silent
+from slsac.display import Display, Silent, Terminal
 from slsac.envs import copies_of, env_source, for_evaluation, import_installed, make_env
 from slsac.envs.play import Lanes
 from slsac.errors import InvalidInput
 from slsac.evaluate import evaluate, require_episodes
 from slsac.networks import row_by_row
 from slsac.runs import config_file, policy
-from slsac.runs.steps import reached_step
+from slsac.runs.export import export
+from slsac.runs.layout import EVALUATIONS
+from slsac.runs.lock import RunLock
+from slsac.runs.log import RunLog
+from slsac.runs.steps import reached_step, trained_steps
 from slsac.seeds import require_seed
 from slsac.stats.summary import Evaluation
-from slsac.training import launch
+from slsac.training import fine_tune, launch
+from slsac.training.journal import evaluation_record
 from slsac.training.replay import copy_sparsely
 
 
@@ -42,6 +49,7 @@ class Agent:
         algo: str,
         *,
         env: Any,
+        env_name: str | None = None,
         seed: int = 0,
         run: str | Path | None = None,
         overwrite: bool = False,
@@ -53,57 +61,102 @@ class Agent:
         Args:
             env: an id, an environment object, or a function without arguments that makes one.
                 Evaluation needs an environment of its own, which a function can always give.
+            env_name: what tables and reports call an environment that has no id.
             run: directory for logs, replay and checkpoints; a temporary one if not given.
             overwrite: replace a run that is there.
-            display: shows progress; `slsac.display.Terminal` is the command line's.
+            display: shows progress in place of what `learn` prints.
             overrides: config fields, as in ``cost_limit=10.0`` or
                 ``multiplier={"learning_rate": 1e-4}``.
         """
-        config = preset(algo, env_name(env))
-        self.config: Config = with_overrides(config, {"seed": seed, **overrides})
-        self._env_source = env_source(env, self.config)
-        self._display = display or Silent()
-        self._inexact = self._named_by_files = False
+        config = with_overrides(preset(algo, name_of(env, env_name)), {"seed": seed, **overrides})
+        self._begin(
+            config, env, display,
+            launch.start(
+                config, self._own_folder(run), env=env, overwrite=overwrite, display=display
+            ),
+        )  # fmt: skip
+
+    def _own_folder(self, run: str | Path | None) -> Path:
+        """``run``, or a temporary folder that goes with this object."""
         if run is None:
             run = tempfile.mkdtemp(prefix="slsac-")
             weakref.finalize(self, shutil.rmtree, run, ignore_errors=True)
-        self.run = Path(run)
-        self._trainer: launch.Trainer | None = launch.start(
-            self.config, self.run, env=env, overwrite=overwrite, display=self._display
-        )
-        self.spec = self._trainer.spec
-        self._functions, self._trained_policy = self._trainer.agent, None
+        return Path(run)
+
+    def _begin(
+        self, config: Config, env: Any, display: Display | None, trainer: launch.Trainer
+    ) -> None:
+        """Takes over a run that has just begun."""
+        self.config: Config = config
+        self.run, self.spec = trainer.run, trainer.spec
+        self._env_source = env_source(env, config)
+        self._display = display
+        self._inexact = self._named_by_files = False
+        self._trainer: launch.Trainer | None = trainer
+        self._functions, self._trained_policy = trainer.agent, None
         self._prepare()
 
     @classmethod
     def load(
         cls,
-        run: str | Path,
+        source: str | Path,
+        /,
         *,
         env: Any = None,
+        env_name: str | None = None,
         inexact: bool = False,
         trust_env: bool = False,
         display: Display | None = None,
+        run: str | Path | None = None,
+        overwrite: bool = False,
+        keep_replay: bool = False,
+        **overrides: Any,
     ) -> Agent:
         """The agent of a saved run, ready to predict, evaluate, or learn on.
 
+        With ``run`` or config fields, as in ``cost_limit=2.0``, it is a new run that begins with
+        what the saved one has learned; the saved one stays as it is.
+
         Args:
-            env: needed to evaluate or learn where the run was made on an object or a function.
+            env: needed to evaluate or learn where the run was made on an object or a function;
+                in a new run, possibly another task with observations and actions of the same size.
+            env_name: of a new run; what tables and reports call an environment that has no id.
             inexact: learn on although versions or the machine have changed.
+            run: directory of the new run; a temporary one if only config fields are given.
+            keep_replay: the new run also learns from the saved one's transitions.
             trust_env: import the module that the run's files name from the working directory too;
                 by default it must be installed.
         """
         agent = cls.__new__(cls)
-        agent.run = Path(run)
+        if run is not None or overrides or keep_replay:
+            if env is not None:
+                overrides["env"] = name_of(env, env_name)
+            config = fine_tune.config_from(Path(source), overrides, keep_replay=keep_replay)
+            if env is None and not trust_env:
+                import_installed(config.env)
+            env = config.env if env is None else env
+            trainer = fine_tune.start(
+                config, agent._own_folder(run), Path(source),
+                env=env, keep_replay=keep_replay, overwrite=overwrite, display=display,
+            )  # fmt: skip
+            agent._begin(config, env, display, trainer)
+            return agent
+        agent.run = Path(source)
         agent.config, agent.spec, _ = config_file.read(agent.run)
         agent._env_source = env_source(agent.config.env if env is None else env, agent.config)
         agent._named_by_files = env is None and not trust_env
-        agent._display = display or Silent()
+        agent._display = display
         agent._inexact = inexact
         agent._trainer = None
         agent._functions, agent._trained_policy = policy.load(agent.run)
         agent._prepare()
         return agent
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def _prepare(self) -> None:
         self._mode = jax.jit(self._functions.predict)
@@ -111,45 +164,63 @@ class Agent:
         self._sample = jax.jit(self._functions.explore)
         self._sample_key = jax.random.PRNGKey(self.config.seed)
         self._evaluation_env: Lanes | None = None
-        low, high = np.asarray(self.spec.action_low), np.asarray(self.spec.action_high)
-        self._action_middle = ((high + low) / 2).astype(np.float32)
-        self._action_scale = ((high - low) / 2).astype(np.float32)
 
     @property
     def policy(self) -> Any:
         """The policy's parameters."""
         return self._trained_policy if self._trainer is None else self._trainer.state.policy
 
-    def learn(self, steps: int) -> Agent:
+    def learn(self, steps: int, *, callbacks: Sequence[Any] = (), progress: bool = True) -> Agent:
         """Trains for ``steps`` more environment steps; twice 1,000 equals 2,000 at once.
 
-        A run with a linear ``clipped.learning_rate_decay`` depends on its length and learns once.
+        Ends with an evaluation of ``final_evaluation_episodes``, which tables and reports read. A
+        run with a linear ``clipped.learning_rate_decay`` depends on its length and learns once.
+
+        Args:
+            callbacks: see `slsac.training.callbacks.Callback`.
+            progress: print a line per epoch and evaluation, and a bar on a terminal.
         """
         if steps < 1:
             raise InvalidInput(f"steps is {steps}; it must be at least 1")
         done = reached_step(self.run) if self._trainer is None else self._trainer.step
         config = config_file.with_steps(self.config, done + steps, begun=done > 0)
-        if self._trainer is None:
-            self._trainer = launch.resume(
-                self.run,
-                steps=config.steps,
-                env=self._source(),
-                inexact=self._inexact,
-                display=self._display,
-            )
-        # Written first: whoever picks the run up after a crash finds where it was going.
-        self.config = self._trainer.session.config = config
-        config_file.write(self.config, self.run, self.spec, config_file.read(self.run)[2])
-        try:
-            self._trainer.advance(config.steps)
-        except BaseException:
-            # A step taken half-way cannot be continued; the next `learn` resumes exactly.
-            self._trainer.close()
-            self._trainer = None
-            self._functions, self._trained_policy = policy.load(self.run)
-            raise
-        self._trainer.save_final()
+        with self._shown(config, progress) as display:
+            if self._trainer is None:
+                self._trainer = launch.resume(
+                    self.run,
+                    steps=config.steps,
+                    env=self._source(),
+                    inexact=self._inexact,
+                    display=display,
+                )
+            trainer = self._trainer
+            trainer.session.journal.display = display
+            # Written first: whoever picks the run up after a crash finds where it was going.
+            self.config = trainer.session.config = config
+            if isinstance(display, Terminal) and done == 0:
+                display.note(trainer.schedule)
+            config_file.write(self.config, self.run, self.spec, config_file.read(self.run)[2])
+            try:
+                launch.train(trainer, config.steps, callbacks)
+            except BaseException:
+                # A step taken half-way cannot be continued; the next `learn` resumes exactly.
+                trainer.close()
+                self._trainer = None
+                self._functions, self._trained_policy = policy.load(self.run)
+                raise
         return self
+
+    @contextlib.contextmanager
+    def _shown(self, config: Config, progress: bool) -> Iterator[Display]:
+        """The user's own display, or one for this call of `learn`."""
+        if self._display is not None:
+            yield self._display
+            return
+        shown = Terminal(config.steps, config.cost_limit) if progress else Silent()
+        try:
+            yield shown
+        finally:
+            shown.close()
 
     def _source(self) -> Any:
         """The env to play on. Raise InvalidInput where it would take a stranger's module."""
@@ -162,25 +233,61 @@ class Agent:
 
         Observations and actions are flat vectors, whatever shape the environment gives them.
         """
-        return self._action_middle + self._action_scale * self._act(observation, deterministic)
+        unit = self._act(observation, deterministic)
+        return self.spec.action_middle + self.spec.action_scale * unit
 
     def _act(self, observation: np.ndarray, deterministic: bool = True) -> np.ndarray:
         """The action in [-1, 1]."""
+        if isinstance(observation, (dict, tuple)):
+            raise InvalidInput(
+                f"observation is a {type(observation).__name__}; it must be a vector: "
+                "gymnasium.spaces.flatten(env.observation_space, observation)"
+            )
         observation = np.asarray(observation, np.float32)
         if observation.shape[-1:] != (self.spec.observation_size,):
             raise InvalidInput(
                 f"observation has shape {observation.shape}; its last axis must be "
                 f"{self.spec.observation_size}"
             )
+        if not np.isfinite(observation).all():
+            wrong = observation[~np.isfinite(observation)][0]
+            raise InvalidInput(f"observation holds {wrong}; it must be finite numbers")
         if deterministic:
             return np.asarray(self._mode(self.policy, observation))
         self._sample_key, key = jax.random.split(self._sample_key)
         return np.asarray(self._sample(self.policy, observation, key))
 
     def evaluate(
-        self, episodes: int = 30, *, seed: int | None = None, deterministic: bool = True
+        self,
+        episodes: int = 30,
+        *,
+        seed: int | None = None,
+        deterministic: bool = True,
+        record: bool = False,
     ) -> Evaluation:
-        """Plays whole episodes from fixed seeds; gives arrays of returns, costs and lengths."""
+        """Plays whole episodes from fixed seeds; gives arrays of returns, costs and lengths.
+
+        Args:
+            record: write them to the run as its final evaluation, which tables and reports read.
+        """
+        if record and not deterministic:
+            raise InvalidInput("record is True; sampled actions are not recorded")
+        evaluation = self._evaluate(episodes, seed, deterministic)
+        if record:
+            self._record(evaluation)
+        return evaluation
+
+    def _record(self, evaluation: Evaluation) -> None:
+        with contextlib.ExitStack() as locked:
+            if self._trainer is None:
+                locked.callback(RunLock(self.run).release)
+                step = reached_step(self.run) or trained_steps(self.run)
+            else:
+                step = self._trainer.step
+            record = evaluation_record(self.config, step, evaluation, final=True)
+            RunLog(self.run).write(EVALUATIONS, record)
+
+    def _evaluate(self, episodes: int, seed: int | None, deterministic: bool) -> Evaluation:
         require_episodes(episodes)
         seed = self.config.seed if seed is None else seed
         require_seed(seed)
@@ -230,6 +337,12 @@ class Agent:
         finally:
             env.close()
 
+    def export(self, file: str | Path) -> None:
+        """Writes the policy as ``.onnx`` or ``.npz``, to be played without slsac."""
+        if self._trainer is not None:
+            self._trainer.save_final()
+        export(self.run, Path(file))
+
     def save(self, run: str | Path) -> None:
         """Copies the run to another directory, everything that `load` and `learn` need."""
         target = Path(run)
@@ -254,12 +367,22 @@ class Agent:
         if self._evaluation_env is not None:
             lanes, self._evaluation_env = self._evaluation_env, None
             lanes.close()
-        self._display.close()
+        if self._display is not None:
+            self._display.close()
 
 
-def env_name(env: Any) -> str:
-    """The id of an environment, or ``custom:`` and a name where it has none."""
-    if isinstance(env, str):
-        return env
-    known = getattr(env, "env_id", None)
-    return known or f"custom:{getattr(env, '__name__', type(env).__name__)}"
+def name_of(env: Any, chosen: str | None = None) -> str:
+    """The id of an environment, or ``custom:`` and a name where it has none.
+
+    Args:
+        chosen: the name, for an environment without an id.
+    """
+    known = env if isinstance(env, str) else getattr(env, "env_id", None)
+    if chosen is None:
+        own = getattr(env, "__name__", type(getattr(env, "unwrapped", env)).__name__)
+        return known or f"custom:{own}"
+    if known is not None:
+        raise InvalidInput(f"env_name is {chosen!r}; this env has an id, {known}")
+    if not chosen or not chosen.isprintable():
+        raise InvalidInput(f"env_name is {chosen!r}; it must be a name")
+    return f"custom:{chosen}"

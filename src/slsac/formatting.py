@@ -24,9 +24,17 @@ def one_line(text: str) -> str:
     return printable(" ".join(text.splitlines()))
 
 
-def number(value: float | None, digits: int) -> str:
-    """``value`` with so many decimals; a dash for None."""
-    return "-" if value is None else f"{value:.{digits}f}"
+def number(value: float | None, digits: int, *, sign: bool = False) -> str:
+    """``value`` with so many decimals, or two significant digits where it is too small for them; a
+    dash for None.
+
+    Args:
+        sign: begin with + or -.
+    """
+    if value is None:
+        return "-"
+    small = 0.0 < abs(value) < 10.0 ** (1 - digits)
+    return format(value, f"{'+' if sign else ''}{'.2g' if small else f'.{digits}f'}")
 
 
 def cost_digits(cost_limit: float) -> int:
@@ -58,14 +66,14 @@ def sentence(summary: Mapping[str, Any]) -> str:
 
     def spread(name: str, digits: int) -> str:
         error = summary[f"{name}_se"]
-        mean = f"{summary[f'{name}_mean']:.{digits}f}"
-        return f"{mean} +- {error:.{digits}f}" if error is not None else mean
+        mean = number(summary[f"{name}_mean"], digits)
+        return f"{mean} +- {number(error, digits)}" if error is not None else mean
 
-    extras = "".join(f", {name} {value:.2f}" for name, value in extra_means(summary).items())
+    extras = "".join(f", {name} {number(value, 2)}" for name, value in extra_means(summary).items())
     return (
         f"return {spread('return', 1)}, cost {spread('cost', digits)} "
         f"(limit {summary['cost_limit']:g}), CVaR at {summary['tail_fraction']:g}: return "
-        f"{summary['return_cvar']:.1f}, cost {summary['cost_cvar']:.{digits}f}; "
+        f"{number(summary['return_cvar'], 1)}, cost {number(summary['cost_cvar'], digits)}; "
         f"{100 * summary['violation_rate']:.0f} % of {summary['episodes']} episodes over the limit"
         f"{extras}"
     )

@@ -26,6 +26,16 @@ class EnvSpec(NamedTuple):
     action_high: tuple[float, ...]
     """Bounds in the environment's own units; inside slsac actions are always in [-1, 1]."""
 
+    @property
+    def action_middle(self) -> np.ndarray:
+        """The action 0, in the environment's own units."""
+        return ((np.asarray(self.action_high) + np.asarray(self.action_low)) / 2).astype(np.float32)
+
+    @property
+    def action_scale(self) -> np.ndarray:
+        """From the action 0 to the action 1, in the environment's own units."""
+        return ((np.asarray(self.action_high) - np.asarray(self.action_low)) / 2).astype(np.float32)
+
 
 class Step(NamedTuple):
     """What one environment step returns."""

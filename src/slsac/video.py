@@ -15,6 +15,7 @@ import numpy as np
 from slsac.envs.play import Predict, play
 from slsac.errors import InvalidInput, env_failure
 from slsac.evaluate import evaluation_seeds
+from slsac.formatting import number
 
 BACKENDS = ("egl", "osmesa")
 """MuJoCo's backends that need no display, the faster one first."""
@@ -103,13 +104,14 @@ def record(
     with warnings.catch_warnings(), writer:
         # The writer forks to start ffmpeg, and does nothing in between that JAX could disturb.
         warnings.filterwarnings("ignore", r"os\.fork\(\) was called", RuntimeWarning)
-        for number, env_seed in enumerate(evaluation_seeds(seed, episodes), 1):
+        for episode, env_seed in enumerate(evaluation_seeds(seed, episodes), 1):
             total_return = total_cost = 0.0
             for steps, transition in enumerate(play([env], predict, [env_seed]), 1):
                 total_return += transition.step.reward
                 total_cost += transition.step.cost
                 if steps % stride == 0 or transition.ends_episode:
-                    text = f"episode {number}   step {steps}   return {total_return:.1f}   "
+                    earned = number(total_return, 1)
+                    text = f"episode {episode}   step {steps}   return {earned}   "
                     cost = f"cost {total_cost:g} of {cost_limit:g}"
                     over_limit = total_cost > cost_limit
                     writer.append_data(captioned(render(env), text, cost, over_limit))

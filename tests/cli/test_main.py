@@ -70,14 +70,15 @@ def test_train_evaluate_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str
     # The final evaluation of training used the first three of the same episodes.
     assert first["costs"][:3] == evaluations[-1]["costs"]
 
-    for steps in ([], ["--steps", "50"]):
-        assert main(["resume", str(run), *steps]) == 0
-        assert "is complete at step 120" in capsys.readouterr().out
+    assert main(["resume", str(run)]) == 0
+    assert "is complete at step 120" in capsys.readouterr().out
+    assert main(["resume", str(run), "--steps", "50"]) == 2
+    assert "pass --steps above 120 to train it further" in capsys.readouterr().err
     assert main(["evaluate", str(run), "--episodes", "5"]) == 0
     line = capsys.readouterr().out
     assert "sl-sac on ProbeHeavyTail-v0 after 120 steps, deterministic actions: " in line
     worst = np.sort(first["returns"])[:3].mean()
-    assert f"CVaR at 0.5: return {worst:.1f}, cost {first['cost_cvar']:.1f}; " in line
+    assert f"CVaR at 0.5: return {worst:.2g}, cost {first['cost_cvar']:.1f}; " in line
     assert main(["resume", str(run), "--steps", "160"]) == 0
     shown = capsys.readouterr().out
     assert "cost limit 25 per episode, undiscounted" in shown
@@ -132,6 +133,19 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
         (["--run", ""], "run is ''; it must be the name of a directory"),
         (["stray"], "argument 'stray' is unknown"),
         (["--inexact"], "--inexact has no effect without --from"),
+        (["--keep-replay"], "--keep-replay has no effect without --init"),
+        (["--keep-bets"], "flag --keep-bets does not exist; did you mean --keep-best?"),
+        (["--stop-at", "much"], "argument --stop-at: invalid float value: 'much'"),
+        (["--track", "mlflow"], "argument --track: invalid choice: 'mlflow'"),
+        (["--seeds", "2", "--stop-at", "5"], "--seeds and --stop-at exclude each other"),
+        (["--device", "abacus"], "device is 'abacus'; it must be cpu, gpu or gpu:N"),
+        (["--device", "cpu:99"], "device is cpu:99; this machine has "),
+        (["--device", "gpu"], "device is gpu; JAX finds none here: pass --device cpu"),
+        (
+            ["--algo", "cpo", "--multiplier-warmup-steps", "9"],
+            "'multiplier_warmup_steps' is for off-policy algorithms only",
+        ),
+        (["--num-envs", "4"], "'num_envs' is for on-policy algorithms only"),
         (["--run", "/proc/none/run"], "run '/proc/none/run' cannot be made: "),
     ],
 )
@@ -162,6 +176,22 @@ def test_an_existing_run_is_not_overwritten_by_mistake(
     assert (tmp_path / "policy.safetensors").read_bytes() == before
     assert main([*arguments, "--overwrite", "--seed", "1"]) == 0
     assert (tmp_path / "policy.safetensors").read_bytes() != before
+
+
+def test_an_env_or_a_run_to_begin_with_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train"]) == 2
+    assert "--env is missing; see `slsac envs`" in capsys.readouterr().err
+
+
+def test_a_platform_that_jax_cannot_start_is_one_line(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "slsac", "train", "--env", "ProbeChoice-v0"]
+    ended = subprocess.run(
+        [*line, "--run", str(tmp_path / "run")], env=os.environ | {"JAX_PLATFORMS": "cuda"},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert ended.returncode == 2, ended.stderr
+    assert "JAX_PLATFORMS is 'cuda', and JAX cannot start it; unset it or set cpu" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 @pytest.mark.parametrize("command", ["resume", "evaluate"])

@@ -7,10 +7,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, Text, Tuple
 
 from slsac.envs import check_safe_env, make_env
-from slsac.errors import InvalidInput
+from slsac.envs.probe import Choice
+from slsac.errors import EnvFailed, InvalidInput, env_failures
 from tests.support.envs import SixTuple, Walk, ends_after
 
 
@@ -57,8 +58,41 @@ class IntegerActions(Walk):
     action_space = Box(0, 3, (2,), np.int64)
 
 
-class DiscreteObservations(Walk):
-    observation_space = Discrete(4)
+class TextObservations(Walk):
+    observation_space = Text(3)
+
+    def observe(self) -> Any:
+        return "abc"
+
+
+class Pixels(Walk):
+    observation_space = Box(0, 255, (64, 64, 3), np.uint8)
+
+    def observe(self) -> Any:
+        return np.zeros((64, 64, 3), np.uint8)
+
+
+class NestedPixels(Walk):
+    observation_space = Dict(
+        {"camera": Box(0.0, 1.0, (3, 32, 32), np.float32), "speed": Box(0.0, 1.0, (1,), np.float32)}
+    )
+
+    def observe(self) -> Any:
+        return {"camera": np.zeros((3, 32, 32), np.float32), "speed": np.zeros(1, np.float32)}
+
+
+class Named(Walk):
+    """A gear out of three, and a position: five numbers."""
+
+    observation_space = Dict({"gear": Discrete(3), "place": Tuple([Box(-np.inf, np.inf, (2,))])})
+
+    def observe(self) -> Any:
+        return {"gear": 1, "place": (self.position.astype(np.float32),)}
+
+
+class WrongPart(Named):
+    def observe(self) -> Any:
+        return {"gear": 1, "place": (np.zeros(1, np.float32),)}
 
 
 class NanObservation(Walk):
@@ -74,6 +108,11 @@ class WrongDtype(Walk):
 class WrongShape(Walk):
     def observe(self) -> Any:
         return np.zeros(3)
+
+
+class TextObservation(Walk):
+    def observe(self) -> Any:
+        return "left"
 
 
 class ListObservation(Walk):
@@ -161,11 +200,13 @@ class NoStep:
         (DiscreteActions, "action_space is Discrete(3); allowed: a Box"),
         (UnboundedActions, "action_space is unbounded (Box(-inf, inf, (2,), float64)); allowed"),
         (IntegerActions, "action_space has dtype int64; allowed: a floating-point Box"),
-        (DiscreteObservations, "observation_space is Discrete(4); allowed: a Box"),
+        (TextObservations, "observation_space is Text(1, 3, "),
+        (Pixels, "observation_space holds an image of shape (64, 64, 3); allowed: vectors"),
+        (NestedPixels, "observation_space holds an image of shape (3, 32, 32); allowed: vectors"),
         (NanObservation, "an observation holds nan; allowed: finite"),
-        (WrongDtype, "an observation has dtype float32; observation_space allows float64"),
         (WrongShape, "an observation has shape (3,); observation_space allows (2,)"),
-        (ListObservation, "an observation is a list; allowed: a numpy array"),
+        (TextObservation, "an observation is 'left'; observation_space allows Box"),
+        (WrongPart, "an observation has shape (4,); observation_space allows (5,)"),
         (BareReset, "reset returned a ndarray; allowed: (observation, info)"),
         (LongReset, "reset returned a tuple of 3: ndarray, dict, int; allowed"),
         (SeedlessReset, "reset does not accept seed"),
@@ -186,6 +227,55 @@ def test_every_problem_is_named_with_what_was_seen(make: type[Any], problem: str
     assert len(problems) == 1
     assert problem in problems[0]
     assert "allowed" in problems[0] or "allows" in problems[0]
+
+
+def test_dict_and_tuple_observations_are_flattened_as_gymnasium_does() -> None:
+    inner = Named()
+    assert check_safe_env(Named) == []
+    env = make_env(inner)
+    assert env.spec.observation_size == 5
+    seen = env.reset(3)
+    assert seen.dtype == np.float32
+    np.testing.assert_array_equal(seen, [0, 1, 0, *inner.position.astype(np.float32)])
+    assert "observations are flattened to 5 numbers" in str(getattr(env, "note", None))
+    assert getattr(make_env(Walk()), "note", None) is None
+
+
+@pytest.mark.parametrize("make", [WrongDtype, ListObservation, Named])
+def test_what_training_takes_is_no_problem(make: type[Walk]) -> None:
+    assert check_safe_env(make()) == []
+    assert ends_after(make_env(make(), horizon=3)) == 3
+
+
+@pytest.mark.parametrize(
+    "make",
+    [NoCost, InfiniteCost, TextCost, DiscreteActions, UnboundedActions, IntegerActions,
+     TextObservations, Pixels, NestedPixels, WrongShape, WrongPart, TextObservation, BareReset,
+     LongReset, SeedlessReset, FourTuple, NoTuple],
+)  # fmt: skip
+def test_what_the_check_refuses_training_refuses(make: type[Walk]) -> None:
+    with pytest.raises((InvalidInput, EnvFailed)), env_failures():
+        ends_after(make_env(make()))
+
+
+def test_tasks_of_ours_and_ready_envs_can_be_checked_too() -> None:
+    for env in ("ProbeChoice-v0", Choice, Choice(), make_env(Walk())):
+        assert check_safe_env(env) == []
+
+
+def test_a_normalising_wrapper_is_named_as_the_reason() -> None:
+    (problem,) = check_safe_env(lambda: gym.wrappers.NormalizeObservation(Walk()))
+    assert "is not repeatable" in problem
+    assert "NormalizeObservation carries statistics from one episode to the next" in problem
+
+
+def test_several_envs_in_one_are_refused_by_name() -> None:
+    vector = gym.vector.SyncVectorEnv([Walk, Walk])
+    expected = "it is a SyncVectorEnv, 2 envs in one; allowed: a single env"
+    assert check_safe_env(vector) == [check_safe_env(vector)[0]]
+    assert expected in check_safe_env(vector)[0]
+    with pytest.raises(InvalidInput, match=expected):
+        make_env(vector)
 
 
 def test_what_an_env_raises_is_a_problem_too() -> None:

@@ -108,7 +108,7 @@ def test_last_two_steps_are_kept_and_the_final_state_with_them(tmp_path: Path) -
     names = [checkpoint.step_name(900), checkpoint.step_name(1000)]
     assert checkpoint.step_names(tmp_path) == names
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*names, "final"])
-    assert checkpoint.final_step(tmp_path) == 5
+    assert checkpoint.saved_step(tmp_path, checkpoint.FINAL) == 5
 
 
 def test_saving_again_replaces(tmp_path: Path) -> None:

@@ -14,10 +14,14 @@ from typing import Any
 import pytest
 
 from slsac.cli import main
+from slsac.config import Config
+from slsac.display import Silent
 from slsac.errors import InvalidInput, RunDamaged
 from slsac.runs import checkpoint, config_file, layout
 from slsac.runs.log import read_lines
+from slsac.runs.steps import reached_step
 from slsac.training import launch
+from tests.support.agents import small_config
 from tests.support.runs import everything, finished_steps, quick_config, slsac, stopped, undisturbed
 from tests.support.waiting import wait_for
 
@@ -50,14 +54,71 @@ def test_abandoned_and_resumed_equals_undisturbed(
     assert stopped(tmp_path / "b", config, 13, 97, 98, 263) == expected
 
 
-def test_training_on_after_the_end_equals_training_at_once(tmp_path: Path) -> None:
-    expected = undisturbed(tmp_path / "a", quick_config(steps=300))
-    undisturbed(tmp_path / "b", quick_config(steps=155))
-    trainer = launch.resume(tmp_path / "b", steps=300)
-    trainer.advance(300)
+@pytest.mark.parametrize(
+    ("algo", "first", "boundary", "whole"),
+    # Ten-step episodes end before step 155; epochs of 60 steps end before step 150.
+    [("sl-sac", 155, 150, 300), ("ppo-lag", 150, 120, 240)],
+)
+def test_training_on_after_the_end_equals_training_at_once(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    algo: str,
+    first: int,
+    boundary: int,
+    whole: int,
+) -> None:
+    expected = undisturbed(tmp_path / "a", config_of(algo, whole))
+    undisturbed(tmp_path / "b", config_of(algo, first))
+    trainer = launch.resume(tmp_path / "b", steps=whole)
+    assert trainer.step == boundary
+    assert f"steps {boundary + 1} to {first} are trained again" in capsys.readouterr().err
+    trainer.advance(whole)
     trainer.finish()
     trainer.close()
     assert everything(tmp_path / "b") == expected
+
+
+def config_of(algo: str, steps: int) -> Config:
+    """A run whose checkpoints are rare: those it is continued from are written when it stops."""
+    if algo == "ppo-lag":
+        on_policy = {"num_envs": 2, "steps_per_epoch": 60, "passes": 2, "batch_size": 20}
+        return small_config(
+            "ProbeChoice-v0", algo, steps=steps, checkpoint_every_steps=200, **on_policy
+        )
+    return quick_config(algo, steps=steps, checkpoint_every_steps=110, multiplier__initial=0.1)
+
+
+@pytest.mark.parametrize(
+    ("algo", "stop", "boundary"), [("sl-sac", 97, 90), ("sl-sac-2", 97, 90), ("ppo-lag", 90, 60)]
+)
+def test_an_interrupted_run_continues_from_its_last_boundary_to_the_same_bytes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], algo: str, stop: int, boundary: int
+) -> None:
+    config = config_of(algo, 240)
+    expected = undisturbed(tmp_path / "a", config)
+    trainer = launch.start(config, tmp_path / "b", display=Interrupting(stop))
+    with pytest.raises(KeyboardInterrupt):
+        trainer.advance(config.steps)
+    trainer.close()
+    assert reached_step(tmp_path / "b") == boundary
+    trainer = launch.resume(tmp_path / "b")
+    assert trainer.step == boundary
+    assert f"steps {boundary + 1} to {stop} are trained again" in capsys.readouterr().err
+    trainer.advance(config.steps)
+    trainer.finish()
+    trainer.close()
+    assert everything(tmp_path / "b") == expected
+
+
+class Interrupting(Silent):
+    """Presses Ctrl-C after a step."""
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def tick(self, step: int) -> None:
+        if step == self._step:
+            raise KeyboardInterrupt
 
 
 def test_a_damaged_newest_checkpoint_falls_back_and_still_ends_equal(

@@ -17,7 +17,7 @@ from slsac.certificate.contents import (
     Protocol,
     TailStatement,
 )
-from slsac.formatting import cost_digits, percent
+from slsac.formatting import cost_digits, number, percent
 
 STYLE = """
 :root { --ink: #1c2430; --soft: #5b6675; --line: #d9dfe7; --paper: #fff; --tint: #f4f6f9;
@@ -86,11 +86,11 @@ def _sample(certificate: Certificate, sure: str) -> str:
     sample, violation = certificate.sample, certificate.statements.violation
     return "<h2>What was seen</h2>" + _table(
         [
-            ("Return", f"{sample.return_mean:.1f} ± {sample.return_se:.1f}"),
+            ("Return", f"{number(sample.return_mean, 1)} ± {number(sample.return_se, 1)}"),
             (
                 "Cost of an episode",
-                f"{sample.cost_mean:.2f} ± {sample.cost_se:.2f}, largest {sample.cost_max:.4g}; "
-                f"the limit is {certificate.run.cost_limit:g}",
+                f"{number(sample.cost_mean, 2)} ± {number(sample.cost_se, 2)}, largest "
+                f"{sample.cost_max:.4g}; the limit is {certificate.run.cost_limit:g}",
             ),
             (
                 "Episodes over the limit",
@@ -105,12 +105,13 @@ def _sample(certificate: Certificate, sure: str) -> str:
 def _cvar(statements: list[CvarStatement], digits: int, sure: str) -> str:
     rows = ""
     for row in statements:
-        bound = "unknown" if row.upper_bound is None else f"{row.upper_bound:.{digits}f}"
+        bound = "unknown" if row.upper_bound is None else number(row.upper_bound, digits)
         low, high = row.interval
         few = " (too few)" if row.too_few else ""
         rows += (
             f"<tr><td>{percent(row.tail_fraction, digits=6)}</td><td>{row.episodes}{few}</td>"
-            f"<td>{row.estimate:.{digits}f}</td><td>{low:.{digits}f} to {high:.{digits}f}</td>"
+            f"<td>{number(row.estimate, digits)}</td>"
+            f"<td>{number(low, digits)} to {number(high, digits)}</td>"
             f"<td>{bound}</td></tr>"
         )
     return (

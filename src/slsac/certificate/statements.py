@@ -157,7 +157,8 @@ def verdict(
             f"CVaR at {tail.tail_fraction:g} is at most {tail.upper_bound:.3g}.",
         )
     unproven = (
-        "no bound on it can be given without the largest cost of a step"
+        "no bound on it can be given without the largest cost of a step: pass --max-step-cost "
+        "(max_step_cost=)"
         if tail.upper_bound is None
         else f"what such a sample could have missed bounds it by {tail.upper_bound:.3g} only"
     )

@@ -10,7 +10,7 @@ from slsac.certificate.contents import (
     NotCalibrated,
     TailStatement,
 )
-from slsac.formatting import cost_digits, percent
+from slsac.formatting import cost_digits, number, percent
 
 
 def plain_text(certificate: Certificate) -> str:
@@ -24,8 +24,8 @@ def plain_text(certificate: Certificate) -> str:
         f"policy       {run.algo} on {run.env}, seed {run.seed}, {run.steps:,} steps; "
         f"{protocol.actions} actions",
         f"episodes     {protocol.episodes} fresh ones, seed {protocol.seed}",
-        f"return       {sample.return_mean:.1f} +- {sample.return_se:.1f}",
-        f"cost         {sample.cost_mean:.2f} +- {sample.cost_se:.2f}, largest "
+        f"return       {number(sample.return_mean, 1)} +- {number(sample.return_se, 1)}",
+        f"cost         {number(sample.cost_mean, 2)} +- {number(sample.cost_se, 2)}, largest "
         f"{sample.cost_max:.4g}; limit {run.cost_limit:g}",
         f"over limit   {violation.episodes} episodes; of all episodes at least "
         f"{percent(violation.lower_bound)} and at most {percent(violation.upper_bound)}, "
@@ -42,10 +42,10 @@ def plain_text(certificate: Certificate) -> str:
 
 def _cvar_line(row: CvarStatement, digits: int) -> str:
     low, high = row.interval
-    bound = "-" if row.upper_bound is None else f"{row.upper_bound:.{digits}f}"
+    bound = "-" if row.upper_bound is None else number(row.upper_bound, digits)
     return (
-        f"  worst {percent(row.tail_fraction):<9}{row.estimate:>9.{digits}f}   "
-        f"{f'{low:.{digits}f} .. {high:.{digits}f}':<18}{bound:>15}   {row.episodes:>8}"
+        f"  worst {percent(row.tail_fraction):<9}{number(row.estimate, digits):>9}   "
+        f"{f'{number(low, digits)} .. {number(high, digits)}':<18}{bound:>15}   {row.episodes:>8}"
         + ("  too few to trust" if row.too_few else "")
     )
 
@@ -77,9 +77,10 @@ def _calibration_lines(calibration: Calibration | NotCalibrated) -> list[str]:
     if isinstance(error, MeanError):
         low, high = error.bias_interval
         return [
-            f"cost critic  predicts {error.predicted_mean:.2f}, realised "
-            f"{calibration.realised_mean:.2f} (discounted): bias {error.bias:+.2f} "
-            f"({low:+.2f} .. {high:+.2f}); {points}"
+            f"cost critic  predicts {number(error.predicted_mean, 2)}, realised "
+            f"{number(calibration.realised_mean, 2)} (discounted): bias "
+            f"{number(error.bias, 2, sign=True)} ({number(low, 2, sign=True)} .. "
+            f"{number(high, 2, sign=True)}); {points}"
         ]
     low, high = error.delta_interval
     return [

@@ -28,12 +28,12 @@ def run(options: argparse.Namespace) -> int:
 
     from slsac.bench.sections import COLUMNS, measurements
     from slsac.bench.timing import around, table, write_page
-    from slsac.compilation import use_cache
+    from slsac.compilation import prepare
     from slsac.config.presets import off_policy_preset
     from slsac.envs import require_known
     from slsac.runs import provenance
 
-    use_cache()
+    prepare()
     for name in ("rounds", "steps"):
         if getattr(options, name) < 1:
             raise InvalidInput(f"{name} is {getattr(options, name)}; it must be at least 1")

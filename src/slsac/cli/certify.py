@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from slsac.cli.evaluate import add_trust
+from slsac.cli.options import add_device, add_trust
 from slsac.runs.layout import CERTIFICATE_PAGE
 
 HELP = "state a trained policy's tail risk, and how surely"
@@ -13,6 +13,7 @@ HELP = "state a trained policy's tail risk, and how surely"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run")
+    add_device(parser)
     parser.add_argument("--episodes", type=int, default=200, help="how many (%(default)s)")
     parser.add_argument("--stochastic", action="store_true", help="sample actions")
     parser.add_argument(
@@ -26,10 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from slsac.certificate import base_of, certify, plain_text, write
-    from slsac.compilation import use_cache
+    from slsac.compilation import prepare
     from slsac.display import counter
 
-    use_cache()
+    prepare(options.device)
     folder = Path(options.run)
     base = base_of(Path(options.out)) if options.out else None
     with counter() as tick:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from slsac.cli.options import add_device, add_trust
 from slsac.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -17,40 +18,39 @@ HELP = "play seeded episodes with a trained policy"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run")
+    add_device(parser)
     parser.add_argument("--episodes", type=int, default=30, help="how many (%(default)s)")
     parser.add_argument("--seed", type=int, help="of the episodes (the run's own)")
     parser.add_argument("--stochastic", action="store_true", help="sample actions")
     parser.add_argument("--json", action="store_true", help="everything, on one line")
+    parser.add_argument(
+        "--record", action="store_true", help="write it to the run as its final evaluation"
+    )
     parser.add_argument("--video", metavar="FILE.mp4", help="also film the first episodes")
     parser.add_argument("--video-episodes", type=int, help="how many of them (1)")
     add_trust(parser)
-
-
-def add_trust(parser: argparse.ArgumentParser) -> None:
-    """The flag that `evaluate`, `certify` and `resume` share."""
-    parser.add_argument(
-        "--trust-env", action="store_true",
-        help="import the env's module from the working directory, on the run's word",
-    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
     import json
 
     from slsac.api import Agent
-    from slsac.compilation import use_cache
+    from slsac.compilation import prepare
     from slsac.formatting import sentence
     from slsac.runs.steps import trained_steps
     from slsac.stats.summary import as_record, summarise
 
     if options.video_episodes is not None and not options.video:
         raise InvalidInput("--video-episodes has no effect without --video")
-    use_cache()
+    prepare(options.device)
     agent = Agent.load(options.run, trust_env=options.trust_env)
     if options.video:
         _write_video(agent, options)
     result = agent.evaluate(
-        options.episodes, seed=options.seed, deterministic=not options.stochastic
+        options.episodes,
+        seed=options.seed,
+        deterministic=not options.stochastic,
+        record=options.record,
     )
     config = agent.config
     summary = summarise(result, config.cost_limit, config.tail_fraction)

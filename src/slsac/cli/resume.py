@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from slsac.cli.evaluate import add_trust
-from slsac.cli.train import add_env_timeout
+from slsac.cli.options import add_callbacks, add_device, add_env_timeout, add_trust, callbacks
+from slsac.errors import InvalidInput
 
 HELP = "continue a run exactly where it stopped"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run")
+    add_device(parser)
+    add_callbacks(parser)
     parser.add_argument("--steps", help="a new total number of steps")
     parser.add_argument(
         "--inexact", action="store_true", help="continue even if versions have changed"
@@ -23,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     from slsac.cli.train import announce, train_to_end
-    from slsac.compilation import use_cache
+    from slsac.compilation import prepare
     from slsac.config.overrides import with_overrides
     from slsac.display import Terminal
     from slsac.runs import config_file
@@ -35,10 +37,16 @@ def run(options: argparse.Namespace) -> int:
     if options.steps is not None:
         config = with_overrides(config, {"steps": options.steps})
     completed = completed_step(folder)
+    if options.steps is not None and config.steps < completed:
+        raise InvalidInput(
+            f"steps is {config.steps}; {folder} is complete at step {completed}: pass --steps "
+            f"above {completed} to train it further, or start a new run"
+        )
     if completed >= config.steps:
         print(f"{folder} is complete at step {completed:,}; pass --steps N to train it further")
         return 0
-    use_cache()
+    prepare(options.device)
+    chosen = callbacks(options)
     display = Terminal(config.steps, config.cost_limit)
     try:
         trainer = launch.resume(
@@ -51,6 +59,6 @@ def run(options: argparse.Namespace) -> int:
         )
         announce(trainer, display)
         display.note(f"resuming at step {trainer.step:,}")
-        return train_to_end(trainer, display)
+        return train_to_end(trainer, display, chosen)
     finally:
         display.close()

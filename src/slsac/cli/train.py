@@ -6,8 +6,15 @@ import argparse
 import difflib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from slsac.cli.options import (
+    add_callbacks,
+    add_device,
+    add_env_timeout,
+    add_trust,
+    callbacks,
+)
 from slsac.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -16,7 +23,9 @@ if TYPE_CHECKING:
     from slsac.training.launch import Trainer
 
 HELP = "train an agent"
-SWITCHES = ("overwrite", "inexact", "debug")
+ALGO = "sl-sac"
+"""What is trained where nobody says."""
+SWITCHES = ("overwrite", "inexact", "keep-best", "keep-replay", "trust-env", "debug")
 """Flags that take no value."""
 
 
@@ -25,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Any config field is a flag too: --cost-limit 10, --reward-critic.pairs 5; "
         "docs/config.md lists them."
     )
-    parser.add_argument("--algo", default="sl-sac", help="see `slsac algos` (%(default)s)")
-    parser.add_argument("--env", required=True, help="see `slsac envs`")
+    parser.add_argument("--algo", help=f"see `slsac algos` ({ALGO})")
+    parser.add_argument("--env", help="see `slsac envs`")
     parser.add_argument("--steps", help="environment steps in all (the algorithm's own)")
     parser.add_argument("--seed", help="of everything random")
     parser.add_argument("--seeds", type=int, help="train this many seeds together, from --seed on")
@@ -39,15 +48,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--inexact", action="store_true", help="with --from: even if versions have changed"
     )
-    add_env_timeout(parser)
-
-
-def add_env_timeout(parser: argparse.ArgumentParser) -> None:
-    """The flag that `train` and `resume` share."""
     parser.add_argument(
-        "--env-timeout", type=float, metavar="SECONDS",
-        help="stop if the env takes longer over a step or a reset; it gets a process of its own",
+        "--init", type=Path, metavar="RUN",
+        help="begin with what RUN has learned; its settings hold where no flag changes them",
     )  # fmt: skip
+    parser.add_argument(
+        "--keep-replay", action="store_true", help="with --init: learn from RUN's transitions too"
+    )
+    add_callbacks(parser)
+    add_device(parser)
+    add_env_timeout(parser)
+    add_trust(parser)
 
 
 def parse_overrides(tokens: Sequence[str]) -> dict[str, str]:
@@ -75,24 +86,15 @@ def _no_value(name: str) -> InvalidInput:
 
 
 def run(options: argparse.Namespace) -> int:
-    from slsac.compilation import use_cache
-    from slsac.config.overrides import with_overrides
-    from slsac.config.presets import preset
+    from slsac.compilation import prepare
     from slsac.display import Terminal
-    from slsac.training import branch, launch
+    from slsac.training import branch, fine_tune, launch
 
-    if options.inexact and options.source is None:
-        raise InvalidInput("--inexact has no effect without --from")
-    if options.seeds is not None and options.source is not None:
-        raise InvalidInput("--seeds and --from exclude each other: a branch has one seed")
-    if options.run == "":
-        raise InvalidInput("run is ''; it must be the name of a directory")
-    own_flags = {name: getattr(options, name) for name in ("seed", "steps")}
-    given = {name: value for name, value in own_flags.items() if value is not None}
-    config = with_overrides(preset(options.algo, options.env), options.overrides | given)
-    name = f"{config.algo}-{config.env}-{config.seed}".replace("/", "-").replace(":", "-")
-    folder = Path(options.run or f"runs/{name}")
-    use_cache()
+    _require_sense(options)
+    config = _config(options)
+    folder = Path(options.run or f"runs/{_default_name(config, options)}")
+    prepare(options.device)
+    chosen = callbacks(options)
     display = Terminal(config.steps, config.cost_limit)
     try:
         if options.seeds is not None:
@@ -105,15 +107,66 @@ def run(options: argparse.Namespace) -> int:
                 env_timeout=options.env_timeout,
             )  # fmt: skip
             display.note(f"the first {trainer.step:,} steps are those of {options.source}")
+        elif options.init is not None:
+            trainer = fine_tune.start(
+                config, folder, options.init,
+                keep_replay=options.keep_replay, overwrite=options.overwrite, display=display,
+                env_timeout=options.env_timeout,
+            )  # fmt: skip
+            display.note(f"begins with what {options.init} has learned")
         else:
             trainer = launch.start(
                 config, folder, overwrite=options.overwrite, display=display,
                 env_timeout=options.env_timeout,
             )  # fmt: skip
         announce(trainer, display)
-        return train_to_end(trainer, display)
+        return train_to_end(trainer, display, chosen)
     finally:
         display.close()
+
+
+def _require_sense(options: argparse.Namespace) -> None:
+    """Raise InvalidInput where flags contradict each other or do nothing."""
+    if options.inexact and options.source is None:
+        raise InvalidInput("--inexact has no effect without --from")
+    if options.trust_env and options.init is None:
+        raise InvalidInput("--trust-env has no effect without --init")
+    if options.keep_replay and options.init is None:
+        raise InvalidInput("--keep-replay has no effect without --init")
+    if options.init is not None and options.source is not None:
+        raise InvalidInput("--init and --from exclude each other: --from repeats a run's beginning")
+    alone = {"--from": options.source, "--init": options.init, "--keep-best": options.keep_best,
+             "--stop-at": options.stop_at, "--track": options.track}  # fmt: skip
+    for flag, value in alone.items():
+        if options.seeds is not None and value not in (None, False):
+            raise InvalidInput(f"--seeds and {flag} exclude each other: {flag} is for one seed")
+    if options.env is None and options.init is None:
+        raise InvalidInput("--env is missing; see `slsac envs`")
+    if options.run == "":
+        raise InvalidInput("run is ''; it must be the name of a directory")
+
+
+def _config(options: argparse.Namespace) -> Config:
+    from slsac.config.overrides import with_overrides
+    from slsac.config.presets import preset
+    from slsac.envs import import_installed
+    from slsac.training import fine_tune
+
+    own_flags = {name: getattr(options, name) for name in ("algo", "env", "seed", "steps")}
+    given = {name: value for name, value in own_flags.items() if value is not None}
+    if options.init is not None:
+        overrides = options.overrides | given
+        config = fine_tune.config_from(options.init, overrides, keep_replay=options.keep_replay)
+        if options.env is None and not options.trust_env:
+            import_installed(config.env)
+        return config
+    config = preset(given.pop("algo", ALGO), given.pop("env"))
+    return with_overrides(config, options.overrides | given)
+
+
+def _default_name(config: Config, options: argparse.Namespace) -> str:
+    name = f"{config.algo}-{config.env}-{config.seed}".replace("/", "-").replace(":", "-")
+    return name if options.init is None else f"{name}-from-{options.init.name}"
 
 
 def _train_seeds(
@@ -164,18 +217,20 @@ def announce(trainer: Trainer, display: Terminal) -> None:
     display.note(trainer.schedule)
 
 
-def train_to_end(trainer: Trainer, display: Terminal) -> int:
+def train_to_end(trainer: Trainer, display: Terminal, callbacks: Sequence[Any]) -> int:
     """Train to the run's last step, evaluate, and return the exit code; closes the trainer."""
     from slsac.runs.layout import CONFIG, EXACT_LOGS, POLICY
+    from slsac.runs.steps import reached_step
+    from slsac.training import launch
     from slsac.training.failures import MACHINE_FAILURES
 
     try:
-        trainer.advance(trainer.config.steps)
-        if trainer.config.final_evaluation_episodes:
-            display.note(f"evaluating {trainer.config.final_evaluation_episodes} episodes")
-        trainer.finish()
+        launch.train(trainer, trainer.config.steps, callbacks)
     except KeyboardInterrupt:
-        display.note(f"stopped at step {trainer.step:,}; continue: slsac resume {trainer.run}")
+        display.note(
+            f"stopped at step {trainer.step:,}, saved at step {reached_step(trainer.run):,}; "
+            f"continue: slsac resume {trainer.run}"
+        )
         return 130
     except MACHINE_FAILURES as error:
         trainer.session.failures.of_machine(trainer.step, error)

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from slsac.config import Config, OffPolicyConfig
+from slsac.config import Config, OffPolicyConfig, OnPolicyConfig
 from slsac.config.checks import type_hints
 from slsac.config.presets import algorithm, preset
 from slsac.errors import InvalidInput, brief, unknown_name
@@ -141,6 +141,12 @@ def _part(hint: Any) -> type | None:
 
 def _unknown_field(name: str, known: list[str]) -> InvalidInput:
     """The error for a field that does not exist; its own name elsewhere is the best suggestion."""
+    for kind, learning in ((OffPolicyConfig, "off-policy"), (OnPolicyConfig, "on-policy")):
+        if name in field_names(kind, optional_parts=True):
+            return InvalidInput(
+                f"config field {name!r} is for {learning} algorithms only; leave it out, or choose "
+                "another algo"
+            )
     same_leaf = [other for other in known if other.rpartition(".")[2] == name.rpartition(".")[2]]
     if same_leaf:
         return InvalidInput(

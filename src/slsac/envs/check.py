@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 from slsac.envs.contract import (
+    as_vector,
     cost_of,
     cost_problem,
     is_finite_number,
@@ -18,8 +19,11 @@ from slsac.envs.contract import (
     step_problem,
 )
 from slsac.envs.gymnasium import make_registered
+from slsac.envs.registry import make_env
 from slsac.envs.sources import is_factory
 from slsac.errors import EnvFailed, InvalidInput, env_failures
+from slsac.tasks import list_envs
+from slsac.types import EnvSpec, SafeEnv
 
 CHECKED_STEPS = 10
 
@@ -44,13 +48,18 @@ def check_safe_env(env: Any) -> list[str]:
 def _check(env: Any, problems: list[str]) -> None:
     """Appends to ``problems``; an exception from the env itself passes through."""
     if isinstance(env, str):
-        env = make_registered(env, None)
+        # As in training: the tasks of slsac have makers of their own.
+        env = make_env(env) if env in dict(list_envs()) else make_registered(env, None)
     elif is_factory(env):
         env = env()
+    if isinstance(getattr(env, "spec", None), EnvSpec):
+        env = AsGymnasium(env)
     problems += space_problems(env)
     missing = [name for name in ("reset", "step") if not callable(getattr(env, name, None))]
     problems += [f"{name} does not exist; allowed: a method {name}" for name in missing]
     if not isinstance(getattr(env, "action_space", None), gym.Space) or missing:
+        return
+    if isinstance(env, gym.vector.VectorEnv):
         return
     seeded = True
     try:
@@ -70,16 +79,54 @@ def _check(env: Any, problems: list[str]) -> None:
                 when = "its first observation" if time == 0 else f"step {time}"
                 problems.append(
                     f"reset(seed=0) is not repeatable: with the same actions two episodes differ "
-                    f"at {when}; allowed: all randomness from self.np_random"
+                    f"at {when}; {_cure(env)}"
                 )
                 break
         else:
             if len(first) != len(second):
                 problems.append(
                     f"reset(seed=0) is not repeatable: with the same actions one episode has "
-                    f"{len(first) - 1} steps and the next {len(second) - 1}; "
-                    "allowed: all randomness from self.np_random"
+                    f"{len(first) - 1} steps and the next {len(second) - 1}; {_cure(env)}"
                 )
+
+
+def _cure(env: Any) -> str:
+    """What makes resets repeatable."""
+    wrappers = []
+    while isinstance(env, gym.Wrapper):
+        wrappers.append(type(env).__name__)
+        env = env.env
+    normalising = [name for name in wrappers if name.startswith("Normalize")]
+    if not normalising:
+        return "allowed: all randomness from self.np_random"
+    return (
+        f"{normalising[0]} carries statistics from one episode to the next: leave it out "
+        "(allowed instead: training with normalise_observations)"
+    )
+
+
+class AsGymnasium:
+    """A ``SafeEnv`` with the methods of a Gymnasium env."""
+
+    def __init__(self, env: SafeEnv) -> None:
+        self._env, size = env, env.spec.observation_size
+        self.observation_space = gym.spaces.Box(-np.inf, np.inf, (size,), np.float32)
+        self.action_space = gym.spaces.Box(-1.0, 1.0, (env.spec.action_size,), np.float32)
+
+    def reset(self, *, seed: int) -> tuple[Any, dict[str, Any]]:
+        return self._env.reset(seed), {}
+
+    def step(self, action: np.ndarray) -> tuple[Any, ...]:
+        observation, reward, cost, terminated, truncated, _ = self._env.step(action)
+        return observation, reward, terminated, truncated, {"cost": cost}
+
+
+def _row(observation: Any, space: Any) -> np.ndarray:
+    """An observation as numbers to compare; none where it is not of ``space``, which is said."""
+    try:
+        return as_vector(observation, space)
+    except InvalidInput:
+        return np.zeros(0)
 
 
 def _sample_actions(space: gym.Space[Any]) -> list[Any]:
@@ -97,7 +144,7 @@ def _play(env: Any, actions: list[Any], seeded: bool) -> tuple[list[np.ndarray],
     if problem:
         return [], [problem]
     problems.append(observation_problem(result[0], env.observation_space))
-    rows = [np.ravel(result[0])]
+    rows = [_row(result[0], env.observation_space)]
     for action in actions:
         result = env.step(action)
         problem = step_problem(result)
@@ -111,7 +158,8 @@ def _play(env: Any, actions: list[Any], seeded: bool) -> tuple[list[np.ndarray],
         if any(in_step):
             break
         lowest = min(lowest, float(cost_of(result)))
-        rows.append(np.append(np.ravel(result[0]), [result[1], cost_of(result)]))
+        row = _row(result[0], env.observation_space)
+        rows.append(np.append(row, [result[1], cost_of(result)]))
         if result[-3] or result[-2]:
             break
     if lowest < 0.0:

@@ -27,6 +27,11 @@ def name_of(env: Any) -> str:
 
 
 def space_problems(env: Any) -> list[str]:
+    if isinstance(env, gym.vector.VectorEnv) or hasattr(env, "num_envs"):
+        return [
+            f"it is a {type(env).__name__}, {getattr(env, 'num_envs', 'several')} envs in one; "
+            "allowed: a single env, of which slsac makes as many as num_envs says"
+        ]
     problems = []
     actions = getattr(env, "action_space", None)
     if not isinstance(actions, gym.spaces.Box):
@@ -37,10 +42,85 @@ def space_problems(env: Any) -> list[str]:
         problems.append(f"action_space is unbounded ({actions}); allowed: finite low and high")
     elif actions.shape and 0 in actions.shape:
         problems.append(f"action_space has shape {actions.shape}; allowed: one entry or more")
-    observations = getattr(env, "observation_space", None)
-    if not isinstance(observations, gym.spaces.Box):
-        problems.append(f"observation_space is {observations}; allowed: a Box (of any shape)")
-    return problems
+    problem = _observation_space_problem(getattr(env, "observation_space", None))
+    return problems if problem is None else [*problems, problem]
+
+
+NUMBERS = (
+    gym.spaces.Box,
+    gym.spaces.Discrete,
+    gym.spaces.MultiDiscrete,
+    gym.spaces.MultiBinary,
+)
+"""Spaces that become a vector of a fixed size."""
+
+
+def _observation_space_problem(space: Any) -> str | None:
+    for part in parts_of(space):
+        if not isinstance(part, NUMBERS):
+            return (
+                f"observation_space is {space}; allowed: Box, Discrete, MultiDiscrete and "
+                "MultiBinary, alone or within Dict and Tuple"
+            )
+        if _is_image(part):
+            return (
+                f"observation_space holds an image of shape {part.shape}; allowed: vectors, since "
+                "the networks have no convolutions: wrap the env so that it gives features"
+            )
+    return None
+
+
+def parts_of(space: Any) -> list[Any]:
+    """The spaces within Dict and Tuple, however deep; any other is its only part."""
+    if isinstance(space, gym.spaces.Dict):
+        within = list(space.spaces.values())
+    elif isinstance(space, gym.spaces.Tuple):
+        within = list(space.spaces)
+    else:
+        return [space]
+    return [part for inner in within for part in parts_of(inner)]
+
+
+SMALLEST_IMAGE = 16
+"""Pixels along the shorter side; a smaller grid is taken for numbers."""
+
+
+def _is_image(space: Any) -> bool:
+    """Whether a space looks like pixels: bytes in a grid, or a grid with colour channels."""
+    shape: tuple[int, ...] = tuple(space.shape or ())
+    if len(shape) not in (2, 3):
+        return False
+    channels = {1, 3, 4} & {shape[0], shape[-1]} if len(shape) == 3 else set()
+    sides = sorted(shape)[1:] if channels else sorted(shape)
+    return (space.dtype == np.uint8 or bool(channels)) and sides[0] >= SMALLEST_IMAGE
+
+
+def size_of(space: Any) -> int:
+    """Numbers in an observation."""
+    return int(gym.spaces.flatdim(space))
+
+
+def as_vector(observation: Any, space: Any) -> np.ndarray:
+    """An observation as a float32 vector of its own: envs reuse their buffers.
+
+    Raise InvalidInput unless it has the size of ``space``.
+    """
+    try:
+        with np.errstate(over="ignore"):  # what becomes infinite is refused as such
+            if isinstance(space, gym.spaces.Box):
+                vector = np.array(observation, np.float32).reshape(-1)
+            else:
+                vector = np.array(gym.spaces.flatten(space, observation), np.float32)
+    except Exception as error:
+        raise InvalidInput(
+            f"an observation is {brief(observation)}; observation_space allows {space} "
+            f"({type(error).__name__})"
+        ) from None
+    if vector.size != size_of(space):
+        seen = np.shape(observation) if isinstance(space, gym.spaces.Box) else (vector.size,)
+        allowed = space.shape if isinstance(space, gym.spaces.Box) else (size_of(space),)
+        raise InvalidInput(f"an observation has shape {seen}; observation_space allows {allowed}")
+    return vector
 
 
 def reset_problem(result: Any) -> str | None:
@@ -88,22 +168,11 @@ def is_finite_number(value: Any) -> bool:
 
 
 def observation_problem(observation: Any, space: Any) -> str | None:
-    if not isinstance(space, gym.spaces.Box):
-        return None
-    if not isinstance(observation, np.ndarray | np.generic):
-        return (
-            f"an observation is a {type(observation).__name__}; allowed: a numpy array "
-            f"of dtype {space.dtype}"
-        )
-    if observation.shape != space.shape:
-        return (
-            f"an observation has shape {observation.shape}; observation_space allows {space.shape}"
-        )
-    if observation.dtype != space.dtype:
-        return (
-            f"an observation has dtype {observation.dtype}; observation_space allows {space.dtype}"
-        )
-    infinite = np.ravel(observation)[~np.isfinite(np.ravel(observation))]
+    try:
+        vector = as_vector(observation, space)
+    except InvalidInput as error:
+        return str(error)
+    infinite = vector[~np.isfinite(vector)]
     if infinite.size:
         return f"an observation holds {infinite[0]}; allowed: finite numbers"
     return None

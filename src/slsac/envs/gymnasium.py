@@ -14,10 +14,12 @@ import gymnasium as gym
 import numpy as np
 
 from slsac.envs.contract import (
+    as_vector,
     cost_of,
     cost_problem,
     name_of,
     reset_problem,
+    size_of,
     space_problems,
     step_problem,
 )
@@ -69,13 +71,24 @@ class GymnasiumEnv:
         self._action_centre = (high + low) / 2
         self._action_scale = (high - low) / 2
         self.spec = EnvSpec(
-            observation_size=math.prod(self.env.observation_space.shape),
+            observation_size=size_of(self.env.observation_space),
             action_size=math.prod(box.shape),
             horizon=_horizon(horizon, own_limit),
             action_low=tuple(low.reshape(-1).tolist()),
             action_high=tuple(high.reshape(-1).tolist()),
         )
         self._steps = 0
+
+    @property
+    def note(self) -> str | None:
+        """What a user should know of how observations are passed on."""
+        space = self.env.observation_space
+        if isinstance(space, gym.spaces.Box):
+            return None
+        return (
+            f"observations are flattened to {self.spec.observation_size} numbers; "
+            "gymnasium.spaces.flatten(env.observation_space, observation) does the same"
+        )
 
     def reset(self, seed: int) -> np.ndarray:
         result = self.env.reset(seed=seed)
@@ -112,13 +125,10 @@ class GymnasiumEnv:
         self.env.close()
 
     def _as_vector(self, observation: Any) -> np.ndarray:
-        vector = np.array(observation, np.float32).reshape(-1)  # a copy: envs reuse their buffers
-        if vector.size != self.spec.observation_size:
-            raise InvalidInput(
-                f"{name_of(self.env)}: an observation has {vector.size} numbers; "
-                f"observation_space allows {self.spec.observation_size}"
-            )
-        return vector
+        try:
+            return as_vector(observation, self.env.observation_space)
+        except InvalidInput as error:
+            raise InvalidInput(f"{name_of(self.env)}: {error}") from None
 
 
 def registered_spec(env_id: str) -> Any:

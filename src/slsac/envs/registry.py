@@ -50,7 +50,8 @@ def make_env(
     if isinstance(env, str):
         if env.startswith("custom:"):
             raise InvalidInput(
-                f"env {env!r} was an object or a function; pass it again, as env= of Agent.load"
+                f"env {env!r} was an object or a function; pass it again, as env= of Agent.load or "
+                "certify, or train on a registered id (my_module:MyEnv-v0), which needs no passing"
             )
         if env in SAFETY_GYMNASIUM:
             return SafetyGymnasiumEnv(env, horizon=horizon, render_mode=render_mode)

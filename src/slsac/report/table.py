@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from slsac.errors import InvalidInput
-from slsac.formatting import cost_digits, extra_means
+from slsac.formatting import cost_digits, extra_means, number
 from slsac.report.aggregate import GroupResult, Spread, finished_runs, group_results, improvements
 from slsac.report.formats import Cell, Section, as_latex, as_markdown, as_plain, as_terminal
 from slsac.report.published import ALGORITHM_ORDER, TASK_ORDER, hours_per_million_steps, reference
@@ -124,7 +124,10 @@ def table_one(results: Sequence[GroupResult], mark: dict[str, str]) -> Section:
             style: Literal["plain", "bold", "grey"] = (
                 "bold" if result is best else "plain" if result.safe else "grey"
             )
-            text = f"{result.episode_return.mean:.1f} / {result.cost.mean:.{_digits(result)}f}"
+            text = (
+                f"{number(result.episode_return.mean, 1)} / "
+                f"{number(result.cost.mean, _digits(result))}"
+            )
             cells.append(Cell(text, style, algo))
         rows.append(tuple(cells))
     notes = [f"{letter} {text}" for text, letter in mark.items()]
@@ -171,7 +174,7 @@ def interquartile(spread: Spread, digits: int) -> str:
     if spread.interval is None:
         return "one seed"
     low, high = spread.interval
-    return f"{spread.iqm:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
+    return f"{number(spread.iqm, digits)} [{number(low, digits)}, {number(high, digits)}]"
 
 
 def _digits(result: GroupResult) -> int:
@@ -180,7 +183,7 @@ def _digits(result: GroupResult) -> int:
 
 def _cvar(result: GroupResult) -> str:
     tail_percent = 100 * result.group.config.tail_fraction
-    return f"{result.cvar.mean:.{_digits(result)}f} ({tail_percent:g} %)"
+    return f"{number(result.cvar.mean, _digits(result))} ({tail_percent:g} %)"
 
 
 def _row(result: GroupResult, mark: dict[str, str], *texts: str) -> tuple[Cell, ...]:
@@ -200,10 +203,10 @@ def against_published(results: Sequence[GroupResult], mark: dict[str, str]) -> S
             ours, cost, digits = result.episode_return.mean, result.cost.mean, _digits(result)
             rows.append(_row(
                 result, mark,
-                f"{ours:.1f}", f"{published.episode_return:g}",
-                f"{ours - published.episode_return:+.1f}",
-                f"{cost:.{digits}f}", f"{published.cost:g}",
-                f"{cost - published.cost:+.{digits}f}",
+                number(ours, 1), f"{published.episode_return:g}",
+                number(ours - published.episode_return, 1, sign=True),
+                number(cost, digits), f"{published.cost:g}",
+                number(cost - published.cost, digits, sign=True),
                 published.source,
             ))  # fmt: skip
     notes = ["Published figures are for the whole length (paper: 1,000,000 steps, 5 seeds; "
@@ -266,13 +269,13 @@ def listing(runs: Sequence[Run], mark: dict[str, str]) -> Section:
         figures = ("unfinished", "", "", "") if summary is None else (
             _with_error(summary["return_mean"], summary["return_se"], 1),
             _with_error(summary["cost_mean"], summary["cost_se"], digits),
-            f"{summary['cost_cvar']:.{digits}f}",
+            number(summary["cost_cvar"], digits),
             f"{100 * summary['violation_rate']:.0f} %",
         )  # fmt: skip
         texts = (
             run.config.algo, task_label(group, mark), f"{run.config.seed}",
             f"{run.config.steps if summary else done:,}", *figures,
-            *(f"{known[name]:.2f}" if name in known else "" for name in names),
+            *(number(known[name], 2) if name in known else "" for name in names),
             "" if speed is None else f"{speed:.0f}", _cores(run),
             (run.provenance.get("commit") or "unknown")[:9],
         )  # fmt: skip
@@ -288,8 +291,8 @@ def _cores(run: Run) -> str:
 
 
 def _with_error(mean: float, error: float | None, digits: int) -> str:
-    text = f"{mean:.{digits}f}"
-    return text if error is None else f"{text} ± {error:.{digits}f}"
+    text = number(mean, digits)
+    return text if error is None else f"{text} ± {number(error, digits)}"
 
 
 def as_csv(results: Sequence[GroupResult]) -> str:

@@ -21,9 +21,12 @@ from slsac.errors import RunDamaged
 from slsac.runs import schema
 from slsac.runs.identity import digest
 from slsac.runs.layout import STATE_FACTS, STATE_TENSORS, write_atomically
-from slsac.runs.schema import Optional, list_of, nullable, number, record, text, whole
+from slsac.runs.schema import Optional, flag, list_of, nullable, number, record, text, whole
 
 FINAL = "final"
+LAST = "last"
+"""The end of the last episode (on-policy: epoch) before a run stopped, where that is newer than the
+newest step checkpoint. It leaves the rhythm of those as it is."""
 STEP_NAME = re.compile(r"step-(\d{12})")
 KEPT = 2
 """So many of the newest checkpoints are kept to resume from: one may turn out damaged."""
@@ -49,6 +52,9 @@ STATE = record(
             record({"count": whole, "mean": list_of(number), "squares": list_of(number)})
         ),
         "warmup_rng": Optional(RANDOM_STATE),
+        "warmup_by_policy": Optional(flag),
+        "saved_at": Optional(whole),
+        "reached": Optional(whole),
         "replay": Optional(
             record(
                 {
@@ -108,6 +114,7 @@ def save(
     for old in names[:-KEPT]:
         if old not in early[-1:]:
             shutil.rmtree(folder / old)
+    shutil.rmtree(folder / LAST, ignore_errors=True)
     return path
 
 
@@ -155,7 +162,7 @@ def step_names(folder: Path) -> list[str]:
 
 
 def newest_step(folder: Path) -> int:
-    """The step of the newest resumable checkpoint, readable or not."""
+    """The step of the newest step checkpoint, readable or not."""
     names = step_names(folder)
     return step_of(names[-1]) if names else 0
 
@@ -177,10 +184,10 @@ def load(path: Path) -> Checkpoint:
         raise Damaged(f"{path}: {error}") from error
 
 
-def final_step(folder: Path) -> int:
-    """The step of the final state, 0 where there is none to read."""
+def saved_step(folder: Path, name: str) -> int:
+    """The step of checkpoint ``name``, 0 where there is none to read."""
     try:
-        return int(load(folder / FINAL).facts.get("step", 0))
+        return int(load(folder / name).facts.get("step", 0))
     except Damaged:
         return 0
 
@@ -188,18 +195,22 @@ def final_step(folder: Path) -> int:
 def load_newest(
     folder: Path, require: Callable[[Checkpoint], None] = lambda saved: None
 ) -> tuple[Checkpoint, list[str]]:
-    """The newest readable step checkpoint, and a message for each damaged one passed over.
+    """The newest readable resumable checkpoint, and a message for each damaged one passed over.
 
     Args:
         require: raises `Damaged` for a checkpoint that will not do.
     """
     messages: list[str] = []
     # An older one may be there to branch off, but the replay need not go back as far.
-    for name in reversed(step_names(folder)[-KEPT:]):
+    names = step_names(folder)[-KEPT:]
+    for name in reversed([*names, LAST] if (folder / LAST).exists() else names):
         try:
             saved = load(folder / name)
             require(saved)
-            return saved, messages
         except Damaged as error:
             messages.append(f"checkpoint is damaged, falling back to the one before: {error}")
+            continue
+        # A process that was killed while it saved may leave an old one behind.
+        if name != LAST or saved.facts.get("step", 0) > newest_step(folder):
+            return saved, messages
     raise RunDamaged("; ".join([*messages, f"{folder} holds no readable checkpoint"]))

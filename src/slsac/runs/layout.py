@@ -30,7 +30,10 @@ LOGS = (*EXACT_LOGS, TIMING)
 CHECKPOINTS = "checkpoints"
 REPLAY = "replay"
 TENSORBOARD = "tensorboard"
-FOLDERS = (REPLAY, CHECKPOINTS, TENSORBOARD)
+BEST = "best"
+"""The best safe policy so far, where it is kept: see `slsac.training.callbacks.KeepBest`."""
+WANDB = "wandb"
+FOLDERS = (REPLAY, CHECKPOINTS, TENSORBOARD, BEST, WANDB)
 
 CALIBRATION = "calibration.json"
 CERTIFICATE = "certificate.json"

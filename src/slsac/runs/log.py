@@ -84,14 +84,23 @@ class RunLog:
             kept = path.read_bytes().rfind(b"\n") + 1 if path.name == TIMING else offset
             os.truncate(path, kept)
 
+    def withdraw_final(self) -> None:
+        """Takes back the final evaluations at the end of the log: training continues."""
+        path = self._run / EVALUATIONS
+        lines = path.read_bytes().splitlines(keepends=True)
+        while lines and json.loads(lines[-1])["final"]:
+            lines.pop()
+        os.truncate(path, sum(map(len, lines)))
+
     def offsets(self) -> dict[str, int]:
-        """Length in bytes of the exact logs, for the checkpoint; they are on the disk by then."""
-        lengths = {}
+        """Length in bytes of the exact logs, for a checkpoint."""
+        return {_key(name): (self._run / name).stat().st_size for name in EXACT_LOGS}
+
+    def flush(self) -> None:
+        """Hands the exact logs to the disk; before a checkpoint that states their lengths."""
         for name in EXACT_LOGS:
             with open(self._run / name, "ab") as file:
                 os.fsync(file.fileno())
-                lengths[_key(name)] = file.tell()
-        return lengths
 
     def write(self, name: str, record: Mapping[str, Any]) -> None:
         """Appends one line to the log ``name``."""

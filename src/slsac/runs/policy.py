@@ -52,27 +52,29 @@ def load_learned(run: Path) -> TrainedRun:
     path, folder = run / POLICY, run / CHECKPOINTS
     before = _version(path)
     policy, digest = load_hashed(path, _shapes(agent).policy)
-    final = _load_readable(folder / checkpoint.FINAL)
-    reached = max(checkpoint.newest_step(folder), int(final.facts.get("step", 0)) if final else 0)
+    unnumbered = [_load_readable(folder / name) for name in (checkpoint.FINAL, checkpoint.LAST)]
+    saved = [each for each in unnumbered if each is not None]
+    steps_saved = [int(each.facts.get("step", 0)) for each in saved]
+    reached = max(checkpoint.newest_step(folder), *steps_saved, 0)
     steps = steps_in_logs(run, config, reached)
     cost_critic = None
     if isinstance(agent, OffPolicyAgent):
-        cost_critic = _cost_critic_beside(policy, agent, folder, final)
+        cost_critic = _cost_critic_beside(policy, agent, folder, saved)
     if _version(path) != before:
         raise Failed(f"run {str(run)!r} saved another policy just now; try again")
     return TrainedRun(config, spec, agent, policy, digest, steps, cost_critic)
 
 
 def _cost_critic_beside(
-    policy: Any, agent: OffPolicyAgent, folder: Path, final: checkpoint.Checkpoint | None
+    policy: Any, agent: OffPolicyAgent, folder: Path, loaded: list[checkpoint.Checkpoint]
 ) -> Any | None:
-    """The cost critic of the newest checkpoint that holds ``policy``."""
+    """The cost critic of a checkpoint that holds ``policy``; those ``loaded`` come first."""
     shapes = _shapes(agent)
     others = [name for name in shapes._fields if name not in ("policy", "cost_critic")]
     like = shapes._replace(**dict.fromkeys(others))
     wanted = tensors_of(policy)
     older = (_load_readable(folder / name) for name in reversed(checkpoint.step_names(folder)))
-    for saved in itertools.chain([final], older):  # the older ones are read only if needed
+    for saved in itertools.chain(loaded, older):  # the older ones are read only if needed
         if saved is None:
             continue
         state = tree_from(saved.tensors, like, saved.path)

@@ -54,12 +54,18 @@ def describe(together: int = 1) -> dict[str, Any]:
         "machine": platform.machine(),
         "cpu": cpu_model(),
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
-        "backend": jax.default_backend(),
+        "backend": backend(),
         "source": source_digest(),
         "together": together,
         "versions": versions,
         "commit": commit(),
     }
+
+
+def backend() -> str:
+    """The kind of device that JAX computes on: cpu, gpu, ..."""
+    chosen = getattr(jax.config, "jax_default_device", None)
+    return chosen.platform if isinstance(chosen, jax.Device) else jax.default_backend()
 
 
 def source_digest(package: Path = PACKAGE) -> str:

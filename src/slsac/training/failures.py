@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -21,15 +21,25 @@ MACHINE_FAILURES = (OSError, MemoryError, jax.errors.JaxRuntimeError)
 
 
 class Failures:
-    """Raises `TrainingFailed` for one run."""
+    """Raises `TrainingFailed` for one run.
 
-    def __init__(self, run: Path) -> None:
-        self._checkpoints = run / CHECKPOINTS
+    Args:
+        save: saves what can be continued from, before the checkpoint is named.
+    """
+
+    def __init__(self, run: Path, save: Callable[[], None]) -> None:
+        self._checkpoints, self._save = run / CHECKPOINTS, save
 
     def fail(self, reason: str, cause: BaseException | None = None) -> NoReturn:
+        with contextlib.suppress(OSError):  # a full disk may be the reason
+            self._save()
+        raise TrainingFailed(f"{reason}; last good checkpoint: {self._newest()}") from cause
+
+    def _newest(self) -> str:
+        if step := checkpoint.saved_step(self._checkpoints, checkpoint.LAST):
+            return f"{self._checkpoints / checkpoint.LAST} (step {step})"
         names = checkpoint.step_names(self._checkpoints)
-        last = self._checkpoints / names[-1] if names else "none"
-        raise TrainingFailed(f"{reason}; last good checkpoint: {last}") from cause
+        return str(self._checkpoints / names[-1]) if names else "none"
 
     def of_machine(self, step: int, error: BaseException) -> NoReturn:
         """Ends the run where the disk or the memory is full."""

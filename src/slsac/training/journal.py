@@ -15,6 +15,7 @@ from slsac.runs.layout import EPISODES, EVALUATIONS, PROGRESS, TIMING
 from slsac.runs.log import RunLog
 from slsac.stats.summary import Evaluation, as_record, summarise
 from slsac.stats.tail import empirical_cvar
+from slsac.training.callbacks import Callbacks
 from slsac.training.episodes import Episodes
 from slsac.types import Episode
 
@@ -49,13 +50,29 @@ class EpochSums:
         return {"sums": self.sums, "counts": self.counts, "episodes": self.episodes}
 
 
+def evaluation_record(
+    config: Config, step: int, evaluation: Evaluation, *, final: bool
+) -> dict[str, Any]:
+    """A line of evaluations.jsonl: the summary, and every episode."""
+    summary = summarise(evaluation, config.cost_limit, config.tail_fraction)
+    return {"step": step, "final": final, **summary, **as_record(evaluation)}
+
+
 class Journal:
     """The logs of a run and what its display shows; part of a checkpoint."""
 
-    def __init__(self, config: Config, run: Path, display: Display, episodes: Episodes) -> None:
+    def __init__(
+        self,
+        config: Config,
+        run: Path,
+        display: Display,
+        episodes: Episodes,
+        callbacks: Callbacks,
+    ) -> None:
         self.log = RunLog(run)
         self.epoch = EpochSums()
-        self._config, self._display, self._episodes = config, display, episodes
+        self.display = display
+        self._config, self._episodes, self._callbacks = config, episodes, callbacks
         self._said_short = False
         self.start_clock(0)
 
@@ -72,13 +89,14 @@ class Journal:
         total_return, cost, length, extras, truncated = episode
         if truncated and length < horizon and not self._said_short:
             self._said_short = True
-            self._display.note(
+            self.display.note(
                 f"an episode was cut off after {length:,} steps, but the env states {horizon:,}, "
                 "and limits and bounds go by that; if none lasts longer, state it: "
                 f"max_episode_steps of the env, or make_env(env, horizon={length})"
             )
         line = {"step": step, "return": total_return, "cost": cost, "length": length, **extras}
         self.log.write(EPISODES, line)
+        self._callbacks.note("episode", line)
         self.epoch.episodes.append([total_return, cost, float(length)])
 
     def end_epoch(
@@ -110,18 +128,22 @@ class Journal:
         speed = (step - self._clock[1]) / seconds
         timing = {"step": step, "seconds": seconds, "steps_per_second": speed}
         self.log.write(TIMING, timing)
-        self.log.scalars(record | {"steps_per_second": speed}, step)
-        self._display.epoch(record, timing)
+        with_speed = record | {"steps_per_second": speed}
+        self.log.scalars(with_speed, step)
+        self._callbacks.note("epoch", with_speed)
+        self.display.epoch(record, timing)
         self.epoch = EpochSums()
         return number % self._config.evaluate_every_epochs == 0
 
     def evaluation(self, step: int, evaluation: Evaluation, *, final: bool) -> None:
         """Adds the episodes of an evaluation to evaluations.jsonl."""
-        summary = summarise(evaluation, self._config.cost_limit, self._config.tail_fraction)
-        record = {"step": step, "final": final, **summary, **as_record(evaluation)}
+        record = evaluation_record(self._config, step, evaluation, final=final)
+        plain = ("step", "final")
+        summary = {k: v for k, v in record.items() if k not in plain and not isinstance(v, list)}
         self.log.write(EVALUATIONS, record)
         self.log.scalars({f"evaluation/{k}": v for k, v in summary.items()}, step)
-        self._display.evaluation(step, summary)
+        self._callbacks.note("evaluation", record)
+        self.display.evaluation(step, summary)
 
     def facts(self) -> dict[str, Any]:
         return {"epoch": self.epoch.facts(), "log_offsets": self.log.offsets()}

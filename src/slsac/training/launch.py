@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -28,7 +28,7 @@ from slsac.envs import (
 from slsac.envs.contract import as_observation, as_step
 from slsac.envs.sources import close_env
 from slsac.errors import EnvFailed, InvalidInput, env_failures
-from slsac.runs import config_file, provenance
+from slsac.runs import checkpoint, config_file, provenance
 from slsac.runs.layout import (
     ABOUT_POLICY,
     CONFIG,
@@ -94,8 +94,20 @@ class Trainer(Protocol):
     def load_checkpoint(self) -> None:
         """Returns to the newest readable checkpoint, logs included."""
 
+    def start_from(self, saved: checkpoint.Checkpoint) -> None:
+        """Begins with what another run has learned."""
+
     def close(self) -> None:
         """Gives up the run directory and the environments."""
+
+
+class Origin(NamedTuple):
+    """Another run that a new one begins with."""
+
+    hand_over: Callable[[Trainer], None]
+    """Gives a new trainer what the other has learned."""
+    record: dict[str, Any]
+    """What config.json says of it, beside the run's own provenance."""
 
 
 class Kind(NamedTuple):
@@ -121,6 +133,7 @@ def start(
     display: Display | None = None,
     together: int = 1,
     env_timeout: float | None = None,
+    origin: Origin | None = None,
 ) -> Trainer:
     """Makes a new run directory and a trainer at step 0 in it.
 
@@ -128,22 +141,29 @@ def start(
         env: an environment object or factory to use in place of the id that ``config`` names.
         together: how many seeds learn in one update; see `slsac.training.cohort`.
         env_timeout: seconds that a call of an environment may take; they then get processes.
+        origin: another run that this one begins with; see `slsac.training.fine_tune`.
     """
     require_free(run, overwrite=overwrite)
     # Tried before anything is written: a bad env or config must leave everything as it was.
     source = with_timeout(env_source(config.env if env is None else env, config), env_timeout)
     training_env, copies = tried_env(source, config)
     _require_memory(config, training_env.spec)
+    display = display or Silent()
+    if note := getattr(training_env, "note", None):
+        display.note(note)
     with claimed(run, overwrite=overwrite) as lock, contextlib.ExitStack() as opened:
         _close_after(opened, training_env, source)
         trainer = KINDS[type(config)].trainer(
-            config, run, training_env, copies, display or Silent(), lock, new=True
+            config, run, training_env, copies, display, lock, new=True
         )
         opened.pop_all()
         opened.callback(trainer.close)
         trainer.session.journal.log.begin()
+        if origin is not None:
+            origin.hand_over(trainer)
         trainer.save_checkpoint()
-        config_file.write(config, run, trainer.spec, provenance.describe(together))
+        facts = provenance.describe(together) | (origin.record if origin is not None else {})
+        config_file.write(config, run, trainer.spec, facts)
         opened.pop_all()
     return trainer
 
@@ -342,3 +362,24 @@ def changes_by_hand(run: Path) -> list[str]:
     if identity.run is None:
         return [f"{CONFIG} has no identity: it is of an older version, or was changed by hand"]
     return [f"{CONFIG} was changed by hand"] if identity.edited else []
+
+
+def train(trainer: Trainer, until: int, callbacks: Sequence[Any] = ()) -> None:
+    """Trains to step ``until`` or to where a callback ends it, and makes the final evaluation.
+
+    Args:
+        callbacks: see `slsac.training.callbacks.Callback`.
+    """
+    session = trainer.session
+    session.callbacks.begin(callbacks)
+    try:
+        session.journal.log.withdraw_final()
+        trainer.advance(until)
+        if session.callbacks.stopped_by and trainer.step < until:
+            session.display.note(
+                f"{session.callbacks.stopped_by} ended training at step {trainer.step:,}"
+            )
+        trainer.finish()
+        session.callbacks.tell(trainer)
+    finally:
+        session.callbacks.end(trainer)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from slsac.algorithms.off_policy import agent as agents
@@ -28,6 +29,7 @@ from slsac.envs.contract import as_observation, as_step
 from slsac.envs.sources import close_env
 from slsac.errors import env_failures
 from slsac.networks import Normaliser, row_by_row
+from slsac.runs import checkpoint
 from slsac.runs.layout import REPLAY
 from slsac.runs.lock import RunLock
 from slsac.seeds import Branch, episode_seed, generator
@@ -36,7 +38,7 @@ from slsac.training.episodes import RunningEpisode
 from slsac.training.learner import Learner, SoloLearner, UpdateReport
 from slsac.training.moments import RunningMoments
 from slsac.training.replay import Lookahead, Replay
-from slsac.training.session import Session
+from slsac.training.session import Session, learned_by
 from slsac.training.units import Units
 from slsac.types import Batch, EnvSpec, SafeEnv
 
@@ -45,25 +47,30 @@ def advance(trainers: Sequence[OffPolicyTrainer], learner: Learner, until: int) 
     """Trains every run up to step ``until``. All are at the same step throughout."""
     first = trainers[0]
     _start_clocks(trainers)
-    while first.step < until:
-        ended = take_step(trainers, learner)
+    with contextlib.ExitStack() as saving:
         for trainer in trainers:
-            trainer.session.display.tick(trainer.step)
-        if first.step % first.config.steps_per_epoch == 0:
-            # All are logged before one is evaluated: that is no part of anybody's training time.
-            due = [trainer.end_epoch() for trainer in trainers]
-            for trainer in itertools.compress(trainers, due):
-                trainer.evaluate_now(trainer.config.evaluation_episodes, final=False)
-            _start_clocks(trainers)
-        for trainer in itertools.compress(trainers, ended):
-            trainer.close_episode()
+            saving.enter_context(trainer.session.saved_if_stopped())
+        while first.step < until and not first.session.callbacks.stopped_by:
+            ended = take_step(trainers, learner)
+            for trainer in trainers:
+                trainer.session.display.tick(trainer.step)
+            if first.step % first.config.steps_per_epoch == 0:
+                # All are logged before one is evaluated: that is not anybody's training time.
+                due = [trainer.end_epoch() for trainer in trainers]
+                for trainer in itertools.compress(trainers, due):
+                    trainer.evaluate_now(trainer.config.evaluation_episodes, final=False)
+                _start_clocks(trainers)
+            for trainer in itertools.compress(trainers, ended):
+                trainer.close_episode()
+            for trainer in trainers:
+                trainer.session.callbacks.tell(trainer)
 
 
 def take_step(trainers: Sequence[OffPolicyTrainer], learner: Learner) -> list[bool]:
     """One environment step of every run and what follows from it; True where an episode ended."""
     first = trainers[0]
     observations = [trainer.observation() for trainer in trainers]
-    if first.step < first.config.warmup_steps:
+    if first.step < first.config.warmup_steps and first.random_actions.wanted:
         actions: Sequence[np.ndarray] = [trainer.random_actions.draw() for trainer in trainers]
     else:
         actions = learner.explore(observations, first.step)
@@ -94,20 +101,37 @@ def _start_clocks(trainers: Sequence[OffPolicyTrainer]) -> None:
         trainer.session.journal.start_clock(trainer.step)
 
 
+@jax.jit
+def copied(state: agents.AgentState) -> agents.AgentState:
+    """``state`` in memory of its own; an update takes over that of the state it is given."""
+    return jax.tree.map(jnp.copy, state)
+
+
 class RandomActions:
     """Uniform actions for the first steps; part of a checkpoint."""
 
     def __init__(self, seed: int, size: int) -> None:
         self._rng, self._size = generator(seed, Branch.WARMUP), size
+        self.wanted = True
+        """False where a policy that has learned elsewhere plays those steps."""
 
     def draw(self) -> np.ndarray:
         return self._rng.uniform(-1.0, 1.0, self._size).astype(np.float32)
 
     def facts(self) -> dict[str, Any]:
-        return {"warmup_rng": self._rng.bit_generator.state}
+        by_policy = {} if self.wanted else {"warmup_by_policy": True}
+        return {"warmup_rng": self._rng.bit_generator.state} | by_policy
 
     def restore(self, facts: Mapping[str, Any]) -> None:
         self._rng.bit_generator.state = facts["warmup_rng"]
+        self.wanted = not facts.get("warmup_by_policy", False)
+
+
+def replay_of(config: OffPolicyConfig, run: Path, spec: EnvSpec, *, create: bool) -> Replay:
+    """The replay of a run, made or opened."""
+    # Falling back to the checkpoint before the newest goes back two intervals at most.
+    reserve = 2 * (config.checkpoint_every_steps + spec.horizon)
+    return Replay(run / REPLAY, spec, config.replay_capacity, reserve, config.seed, create=create)
 
 
 class OffPolicyTrainer:
@@ -131,15 +155,12 @@ class OffPolicyTrainer:
         self.learner: Learner = SoloLearner(self.agent, config.seed)
         self._place = 0
         self._predict = jax.jit(row_by_row(self.agent.predict))
-        # Falling back to the checkpoint before the newest goes back two intervals at most.
-        reserve = 2 * (config.checkpoint_every_steps + env.spec.horizon)
-        self.replay = Replay(
-            run / REPLAY, env.spec, config.replay_capacity, reserve, config.seed, create=new
-        )
+        self.replay = replay_of(config, run, env.spec, create=new)
         self.tightening = Tightening(config, env.spec)
         self.random_actions = RandomActions(config.seed, env.spec.action_size)
         self.units = Units(config, env.spec.horizon)
         self.session.keep(self.replay, self.tightening, self.random_actions, self.units)
+        self.session.files.append(self.replay)
         self._moments: RunningMoments | None = None
         if config.normalise_observations:
             self._moments = RunningMoments(env.spec.observation_size)
@@ -174,12 +195,13 @@ class OffPolicyTrainer:
         """When learning begins and the limit is enforced, for a person."""
         steps, rest = self.config.steps, self.config.multiplier_warmup_steps
         warmup = self.config.warmup_steps
+        actions = "random actions" if self.random_actions.wanted else "the policy it was given"
         if steps <= warmup:
             return (
-                f"learning would begin after {warmup:,} steps of random actions, so nothing is "
+                f"learning would begin after {warmup:,} steps of {actions}, so nothing is "
                 f"learned in {steps:,} (--warmup-steps)"
             )
-        text = f"learning begins after {warmup:,} steps of random actions; "
+        text = f"learning begins after {warmup:,} steps of {actions}; "
         if rest < steps:
             return text + f"the multiplier acts after {rest:,} steps"
         return text + (
@@ -284,6 +306,7 @@ class OffPolicyTrainer:
     def close_episode(self) -> None:
         """Saves where it is due; only after an episode's last step."""
         self._observation = None
+        self.session.mark(copied(self.state))
         if self.session.checkpoint_is_due:
             self.save_checkpoint()
 
@@ -303,13 +326,11 @@ class OffPolicyTrainer:
 
     def save_final(self) -> None:
         """Writes the present state, which may be in the middle of an episode, to predict with."""
-        self.replay.flush()
         self.session.save_final(self.state)
 
     def save_checkpoint(self) -> None:
         """Writes a checkpoint; only between episodes."""
         assert self._observation is None, "a checkpoint holds no simulator state"
-        self.replay.flush()
         self.session.save_checkpoint(self.state)
 
     def load_checkpoint(self) -> None:
@@ -317,6 +338,23 @@ class OffPolicyTrainer:
         assert isinstance(self.learner, SoloLearner), "a cohort is not resumed as one"
         self.learner.state = self.session.load_checkpoint(self.state)
         self._observation = None
+
+    def start_from(self, saved: checkpoint.Checkpoint) -> None:
+        """Begins with what another run has learned, and plays no random actions."""
+        assert isinstance(self.learner, SoloLearner), "a cohort does not start from a run"
+        self.learner.state = learned_by(saved, self.state)
+        self.units.restore(saved.facts)
+        if self._moments is not None:
+            self._moments.restore(saved.facts)
+        self.random_actions.wanted = False
+
+    def take_over_replay(
+        self, config: OffPolicyConfig, run: Path, facts: Mapping[str, Any]
+    ) -> None:
+        """Begins with the transitions of another run of the same task."""
+        theirs = replay_of(config, run, self.spec, create=False)
+        theirs.restore(facts)
+        self.replay.take_over(theirs)
 
     def close(self) -> None:
         """Gives up the run directory and the environments."""

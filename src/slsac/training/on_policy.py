@@ -24,12 +24,13 @@ from slsac.display import Display
 from slsac.envs import Copies, vector
 from slsac.errors import InvalidInput
 from slsac.networks import Normaliser, row_by_row
+from slsac.runs import checkpoint
 from slsac.runs.lock import RunLock
 from slsac.seeds import Branch, episode_seed
 from slsac.stats.summary import Evaluation
 from slsac.training.moments import RunningMoments
 from slsac.training.rollout import Collector, normaliser
-from slsac.training.session import Session
+from slsac.training.session import Session, learned_by
 from slsac.types import EnvSpec, Episode, SafeEnv
 
 
@@ -154,14 +155,16 @@ class OnPolicyTrainer:
         """
         journal = self.session.journal
         journal.start_clock(self.step)
-        while self.step < until:
-            if not self._playing:
-                self._begin_epoch()
-            self.take_step()
-            self.session.display.tick(self.step)
-            if self._collector.full:
-                self._end_epoch()
-                journal.start_clock(self.step)
+        with self.session.saved_if_stopped():
+            while self.step < until and not self.session.callbacks.stopped_by:
+                if not self._playing:
+                    self._begin_epoch()
+                self.take_step()
+                self.session.display.tick(self.step)
+                if self._collector.full:
+                    self._end_epoch()
+                    journal.start_clock(self.step)
+                self.session.callbacks.tell(self)
         self._follow_observations()
 
     def _begin_epoch(self) -> None:
@@ -211,6 +214,7 @@ class OnPolicyTrainer:
         )
         if evaluation_due:
             self.evaluate_now(self.config.evaluation_episodes, final=False)
+        self.session.mark(self.state)
         if self.session.checkpoint_is_due:
             self.save_checkpoint()
 
@@ -279,6 +283,12 @@ class OnPolicyTrainer:
         """Returns to the newest readable checkpoint, logs included."""
         self.state = self.session.load_checkpoint(self.state)
         self._playing = False
+
+    def start_from(self, saved: checkpoint.Checkpoint) -> None:
+        """Begins with what another run has learned."""
+        self.state = learned_by(saved, self.state)
+        if self._moments is not None:
+            self._moments.restore(saved.facts)
 
     def close(self) -> None:
         """Gives up the run directory and the environments."""

@@ -240,6 +240,23 @@ class Replay:
         # A difference of equal numbers leaves rounding errors, which are not a deviation.
         return mean, math.sqrt(variance) if variance > 1e-9 * square else 0.0
 
+    def take_over(self, other: Replay) -> None:
+        """Begins with the transitions of another replay of the same task."""
+        if other._length != self._length and other._added > min(other._length, self._length):
+            raise InvalidInput(
+                f"replay_capacity is {self.capacity}; to take over a replay that has gone round it "
+                f"must be {other.capacity}, and checkpoint_every_steps the same"
+            )
+        # What was never written is left out: the files keep their holes.
+        rows, slots = min(other._row + 1, self._rows), min(other._added, self._length)
+        self._observations_backed.require(rows - 1)
+        self._observations[:rows] = other._observations[:rows]
+        if slots:
+            self._transitions_backed.require(slots - 1)
+        for own, theirs in zip(self._of_transitions(), other._of_transitions(), strict=True):
+            own[:slots] = theirs[:slots]
+        self._added, self._row, self._cost_sums = other._added, other._row, other._cost_sums
+
     def flush(self) -> None:
         """Hands what was written to the disk, so that it also survives a power cut."""
         for ring in (self._observations, *self._of_transitions()):

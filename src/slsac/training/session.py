@@ -7,9 +7,10 @@ what a checkpoint keeps of it and how it is restored.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+import copy
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from slsac.config import Config, OffPolicyConfig
 from slsac.display import Display
@@ -20,8 +21,10 @@ from slsac.evaluate import evaluate
 from slsac.runs import checkpoint, config_file, identity
 from slsac.runs.layout import CHECKPOINTS, POLICY
 from slsac.runs.lock import RunLock
+from slsac.runs.steps import logged_step, reached_step
 from slsac.runs.tensors import save_tensors, tensors_of, tree_from
 from slsac.stats.summary import Evaluation
+from slsac.training.callbacks import Callbacks
 from slsac.training.episodes import Episodes
 from slsac.training.failures import Failures
 from slsac.training.journal import Journal
@@ -39,20 +42,44 @@ class Part(Protocol):
         """Continues from the facts of a checkpoint, those of all parts together."""
 
 
+class Flushed(Protocol):
+    """Something with files of its own."""
+
+    def flush(self) -> None:
+        """Hands what was written to the disk."""
+
+
 class Clock:
     """Where a run stands; part of a checkpoint."""
 
     def __init__(self) -> None:
         self.step = self.updates = 0
         self.saved_at = 0
-        """The step of the newest checkpoint."""
+        """The step of the newest step checkpoint."""
 
     def facts(self) -> dict[str, Any]:
         return {"step": self.step, "updates": self.updates}
 
     def restore(self, facts: Mapping[str, Any]) -> None:
         self.step, self.updates = facts["step"], facts["updates"]
-        self.saved_at = self.step
+        self.saved_at = facts.get("saved_at", self.step)
+
+
+def learned_by(saved: checkpoint.Checkpoint, own: Any) -> Any:
+    """All that another run has learned, with the randomness of ``own``: keys, number of updates."""
+    randomness = {
+        name: array
+        for name, array in tensors_of(own).items()
+        if name == "updates" or name.endswith("key")
+    }
+    return tree_from(saved.tensors | randomness, own, saved.path)
+
+
+class Mark(NamedTuple):
+    """A moment between episodes, kept in memory in case the run stops before it is saved."""
+
+    state: Any
+    facts: dict[str, Any]
 
 
 class Session:
@@ -65,7 +92,7 @@ class Session:
         display: Display,
         lock: RunLock,
     ) -> None:
-        self.config, self.run, self.spec, self.display = config, run, spec, display
+        self.config, self.run, self.spec = config, run, spec
         self.lock = lock
         """Held while the run directory is in use."""
         self._recorded_identity = config_file.read_identity(run).run
@@ -76,10 +103,19 @@ class Session:
         span = config.multiplier.recent_horizons * spec.horizon if recent else None
         self.episodes = Episodes(config.multiplier.window, span)
         self.lagrangian = Lagrangian(config, spec.horizon, self.episodes)
-        self.journal = Journal(config, run, display, self.episodes)
-        self.failures = Failures(run)
+        self.callbacks = Callbacks()
+        self.journal = Journal(config, run, display, self.episodes, self.callbacks)
+        self.failures = Failures(run, self.save_last)
+        self._mark: Mark | None = None
+        self.files: list[Flushed] = [self.journal.log]
+        """What must be on the disk before a checkpoint that refers to it."""
         self._parts: list[Part] = [self.clock, self.episodes, self.lagrangian]
         self._evaluation_envs = Lanes(copies.evaluation)
+
+    @property
+    def display(self) -> Display:
+        """Where the run is shown."""
+        return self.journal.display
 
     def keep(self, *parts: Part) -> None:
         """Makes ``parts`` part of every checkpoint."""
@@ -100,9 +136,7 @@ class Session:
 
     def save_checkpoint(self, state: Any) -> None:
         """Writes a checkpoint that `load_checkpoint` continues from, and the policy."""
-        facts: dict[str, Any] = {"run": self.identity}
-        for part in (*self._parts, self.journal):
-            facts |= part.facts()
+        self._flush()
         # Where the multiplier has not moved yet, other runs can branch off.
         config = self.config
         rest = config.multiplier_warmup_steps if isinstance(config, OffPolicyConfig) else None
@@ -110,14 +144,55 @@ class Session:
             self.run / CHECKPOINTS,
             checkpoint.step_name(self.clock.step),
             tensors_of(state),
-            facts,
+            self._facts(),
             keep_before=rest,
         )
         self._save_policy(state)
         self.clock.saved_at = self.clock.step
 
+    def _flush(self) -> None:
+        for file in self.files:
+            file.flush()
+
+    def _facts(self) -> dict[str, Any]:
+        facts: dict[str, Any] = {"run": self.identity}
+        for part in (*self._parts, self.journal):
+            facts |= part.facts()
+        return facts
+
+    def mark(self, state: Any) -> None:
+        """Remembers the present, between episodes, as what a run that stops continues from.
+
+        Args:
+            state: not to be changed or given away by the caller.
+        """
+        self._mark = Mark(state, copy.deepcopy(self._facts()))
+
+    def save_last(self) -> None:
+        """Writes the last mark as a checkpoint, and its policy, unless a newer one is saved."""
+        mark, self._mark = self._mark, None
+        if mark is None or mark.facts["step"] <= self.clock.saved_at:
+            return
+        self._flush()
+        extent = {"saved_at": self.clock.saved_at, "reached": self.clock.step}
+        checkpoint.write(
+            self.run / CHECKPOINTS, checkpoint.LAST, tensors_of(mark.state), mark.facts | extent
+        )
+        self._save_policy(mark.state)
+
+    @contextlib.contextmanager
+    def saved_if_stopped(self) -> Iterator[None]:
+        """Saves the last mark where the block is left by an exception, such as Ctrl-C."""
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(OSError):  # a full disk may be why training stops
+                self.save_last()
+            raise
+
     def save_final(self, state: Any) -> None:
-        """Writes the present state and policy, to predict with."""
+        """Writes the present state and policy, to predict with, and what to continue from."""
+        self.save_last()
         facts = {
             "run": self.identity,
             "step": self.clock.step,
@@ -141,9 +216,11 @@ class Session:
         if self.config.steps < saved.facts["step"]:
             # Before anything is changed: the logs behind the checkpoint are still whole.
             raise InvalidInput(
-                f"steps is {self.config.steps}; the run is already at step {saved.facts['step']}"
+                f"steps is {self.config.steps}; the run is already at step {saved.facts['step']}: "
+                "pass more steps, or start a new run"
             )
         state = tree_from(saved.tensors, like, saved.path)
+        reached = max(reached_step(self.run), logged_step(self.run), saved.facts.get("reached", 0))
         try:
             # The journal comes last: it cuts the logs back, so all else must fit by then.
             for part in (*self._parts, self.journal):
@@ -151,13 +228,19 @@ class Session:
         except (LookupError, TypeError, ValueError, ArithmeticError) as error:
             reason = f"{type(error).__name__} {error}"
             raise RunDamaged(f"{saved.path}: its facts do not fit this run: {reason}") from None
+        if self.clock.step < reached:
+            self.display.note(
+                f"steps {self.clock.step + 1:,} to {reached:,} are trained again: a run continues "
+                "from a checkpoint, which falls between episodes"
+            )
         return state
 
     def _require_ours(self, saved: checkpoint.Checkpoint) -> None:
         """Raise `checkpoint.Damaged` unless ``saved`` is a checkpoint of this run and its step."""
         if self._recorded_identity not in (None, saved.facts.get("run")):
             raise checkpoint.Damaged(f"{saved.path} is of another run")
-        if saved.facts.get("step") != checkpoint.step_of(saved.path.name):
+        name, step = saved.path.name, saved.facts.get("step")
+        if step is None or (name != checkpoint.LAST and step != checkpoint.step_of(name)):
             raise checkpoint.Damaged(f"{saved.path} holds step {saved.facts.get('step')}")
 
     def close(self) -> None:

@@ -32,6 +32,7 @@ function svg(tag, attributes = {}, text) {
 
 function number(value, digits = 1) {
   if (value === null || value === undefined) return "none";
+  if (value !== 0 && Math.abs(value) < 10 ** (1 - digits)) return `${+value.toPrecision(2)}`;
   return value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 

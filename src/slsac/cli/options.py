@@ -1,0 +1,56 @@
+"""Flags that several commands share, and what they stand for."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+
+def add_callbacks(parser: argparse.ArgumentParser) -> None:
+    """The flags that `callbacks` reads."""
+    parser.add_argument(
+        "--keep-best", action="store_true",
+        help="keep the policy with the highest return within the limit in RUN/best",
+    )  # fmt: skip
+    parser.add_argument(
+        "--stop-at", type=float, metavar="RETURN",
+        help="end when three evaluations in a row reach it within the limit",
+    )  # fmt: skip
+    parser.add_argument(
+        "--track", choices=["wandb"], help="also log to Weights & Biases (WANDB_MODE=offline)"
+    )
+
+
+def callbacks(options: argparse.Namespace) -> list[Any]:
+    """The callbacks that the flags of `add_callbacks` ask for."""
+    from slsac.training.callbacks import KeepBest, StopAt, WeightsAndBiases
+
+    chosen: list[Any] = []
+    if options.keep_best:
+        chosen.append(KeepBest())
+    if options.stop_at is not None:
+        chosen.append(StopAt(options.stop_at))
+    if options.track == "wandb":
+        chosen.append(WeightsAndBiases())
+    return chosen
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """The flag that `slsac.compilation.use_device` reads."""
+    parser.add_argument("--device", metavar="cpu|gpu[:N]", help="where to compute (JAX's choice)")
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """The flag for commands that open an env by what a run's files say."""
+    parser.add_argument(
+        "--trust-env", action="store_true",
+        help="import the env's module from the working directory, on the run's word",
+    )  # fmt: skip
+
+
+def add_env_timeout(parser: argparse.ArgumentParser) -> None:
+    """The flag for commands that train."""
+    parser.add_argument(
+        "--env-timeout", type=float, metavar="SECONDS",
+        help="stop if the env takes longer over a step or a reset; it gets a process of its own",
+    )  # fmt: skip

@@ -1,0 +1,128 @@
+"""Runs that start from what another run has learned: `slsac train --init RUN`.
+
+The new run has its own limit, task, seed and length. It begins with the other's networks,
+optimisers, multiplier and scales, at step 0 and with logs of its own. Its first steps are played by
+the policy it was given, not at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from slsac.config import Config, OffPolicyConfig
+from slsac.config.overrides import differing, with_overrides
+from slsac.display import Display
+from slsac.errors import InvalidInput, RunDamaged
+from slsac.runs import checkpoint, config_file
+from slsac.runs.layout import CHECKPOINTS, REPLAY
+from slsac.training import launch
+from slsac.training.off_policy import OffPolicyTrainer
+
+MEANING = (
+    "algo", "units", "normalise_observations", "observation_clip", "reward_critic.baseline",
+    "cost_critic.kind", "cost_critic.cost_scaling", "policy.head", "policy_update",
+)  # fmt: skip
+"""What decides what the networks' inputs and outputs mean."""
+
+
+def config_from(source: Path, overrides: Mapping[str, Any], *, keep_replay: bool = False) -> Config:
+    """The configuration of ``source`` with ``overrides``.
+
+    The multiplier moves as soon as learning begins, which is at once where the replay is kept.
+    """
+    given = {name.replace("-", "_"): value for name, value in overrides.items()}
+    theirs = config_file.read(source).config
+    if not isinstance(theirs, OffPolicyConfig):
+        return with_overrides(theirs, given)
+    config = with_overrides(theirs, ({"warmup_steps": 0} if keep_replay else {}) | given)
+    begin = {"multiplier_warmup_steps": config.warmup_steps}
+    return with_overrides(config, begin | given)
+
+
+def start(
+    config: Config,
+    run: Path,
+    source: Path,
+    *,
+    env: Any = None,
+    keep_replay: bool = False,
+    overwrite: bool = False,
+    display: Display | None = None,
+    env_timeout: float | None = None,
+) -> launch.Trainer:
+    """A trainer at step 0 of a new run that begins with what ``source`` has learned.
+
+    Args:
+        keep_replay: learn from the other run's transitions too; off-policy, for the same task.
+        env_timeout: as in `slsac.training.launch.start`.
+    """
+    theirs, spec, recorded = config_file.read(source)
+    if run.resolve() == source.resolve():
+        raise InvalidInput(f"run is {run}, which --init names as well; pass --run with another")
+    _require_same_meaning(config, theirs, source)
+    saved = _newest_checkpoint(source)
+
+    def hand_over(trainer: launch.Trainer) -> None:
+        sizes = ("observation_size", "action_size")
+        for name in sizes:
+            ours, there = getattr(trainer.spec, name), getattr(spec, name)
+            if ours != there:
+                raise InvalidInput(
+                    f"{name} of the env is {ours}; --init {source} has networks for {there}"
+                )
+        try:
+            trainer.start_from(saved)
+        except RunDamaged as error:
+            raise InvalidInput(
+                f"--init {source} has networks of another size ({error}); leave out the fields "
+                "that change them"
+            ) from None
+        ours, there = config.multiplier, theirs.multiplier
+        if (ours.rule, ours.initial) == (there.rule, there.initial):
+            trainer.session.lagrangian.restore(saved.facts)
+        if keep_replay:
+            _hand_over_replay(trainer)
+
+    def _hand_over_replay(trainer: launch.Trainer) -> None:
+        if not isinstance(trainer, OffPolicyTrainer) or not isinstance(theirs, OffPolicyConfig):
+            raise InvalidInput(f"algo is {config.algo}; --keep-replay needs an off-policy one")
+        if trainer.spec != spec or config.env != theirs.env:
+            raise InvalidInput(
+                f"env is {config.env}; --keep-replay needs the task of {source}, {theirs.env}"
+            )
+        if not (source / REPLAY).is_dir():
+            raise InvalidInput(f"--init {source} has no replay; leave out --keep-replay")
+        trainer.take_over_replay(theirs, source, saved.facts)
+
+    origin = {
+        "run": str(source),
+        "steps": saved.facts["step"],
+        "commit": recorded.get("commit"),
+        "keep_replay": keep_replay,
+    }
+    return launch.start(
+        config, run, env=env, overwrite=overwrite, display=display, env_timeout=env_timeout,
+        origin=launch.Origin(hand_over, {"initialised_from": origin}),
+    )  # fmt: skip
+
+
+def _require_same_meaning(config: Config, theirs: Config, source: Path) -> None:
+    changed = {name: pair for name, pair in differing(config, theirs).items() if name in MEANING}
+    if changed:
+        name, (ours, there) = next(iter(changed.items()))
+        raise InvalidInput(
+            f"{name} is {ours}; --init {source} learned with {there}, and its networks mean "
+            "something else otherwise"
+        )
+
+
+def _newest_checkpoint(source: Path) -> checkpoint.Checkpoint:
+    try:
+        return checkpoint.load_newest(source / CHECKPOINTS)[0]
+    except RunDamaged:
+        raise InvalidInput(
+            f"--init {source} keeps no checkpoint; a policy alone, without its critics, cannot be "
+            "trained further"
+        ) from None

@@ -49,15 +49,11 @@ class MLP(eqx.Module):
         return x @ self.weights[-1] + self.biases[-1]
 
 
-LAYER_NORM_EPSILON = 1e-5
-"""Added to the variance of a layer's features."""
-
-
 def layer_norm(x: Any) -> Any:
     """Zero mean and unit variance over the features, with no learned scale or shift."""
     centred = x - jnp.mean(x, axis=-1, keepdims=True)
     variance = jnp.mean(centred * centred, axis=-1, keepdims=True)
-    return centred * jax.lax.rsqrt(variance + LAYER_NORM_EPSILON)
+    return centred * jax.lax.rsqrt(variance + 1e-5)
 
 
 def activation(normalised: bool) -> Callable[[Any], Any]:

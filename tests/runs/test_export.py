@@ -23,7 +23,7 @@ from tests.support.paths import ROOT
 
 SPEC = EnvSpec(3, 2, 10, (-1.0, 10.0), (3.0, 20.0))
 HEADS = {
-    # Squashed Gaussian, a deterministic head, layer norm with normalised observations, and a
+    # Squashed Gaussian, a deterministic head, an average with normalised observations, and a
     # clipped mean with tanh layers.
     "sl-sac": {}, "td3-lag": {}, "sl-sac-2": {"multiplier__initial": 0.1}, "ppo-lag": {},
 }  # fmt: skip
@@ -37,6 +37,8 @@ def untrained(algo: str, run: Path) -> tuple[Any, Any]:
     if hasattr(policy, "normaliser"):
         moments = np.float32([5.0, 0.0, -5.0]), np.float32([2.0, 1.0, 0.1])
         policy = policy._replace(normaliser=Normaliser(*moments))
+    if getattr(policy, "average", None) is not None:
+        policy = policy._replace(average=agent.init(jax.random.PRNGKey(4)).policy.network)
     run.mkdir()
     config_file.write(config, run, SPEC, {})
     tensors.save_tensors(run / layout.POLICY, policy)

@@ -14,10 +14,10 @@ import jax
 import numpy as np
 
 from slsac._version import __version__
-from slsac.algorithms.off_policy.policy import NormalisedPolicy
+from slsac.algorithms.off_policy.policy import TrainedPolicy
 from slsac.config import Config, OnPolicyConfig
 from slsac.errors import Failed, InvalidInput
-from slsac.networks import LAYER_NORM_EPSILON, MLP, Normaliser
+from slsac.networks import MLP, Normaliser
 from slsac.runs.policy import TrainedRun, load_learned
 from slsac.types import EnvSpec
 
@@ -61,14 +61,15 @@ def layers(config: Config, spec: EnvSpec, policy: Any) -> dict[str, np.ndarray]:
     """All that decides the deterministic action, as named arrays.
 
     ``mean``, ``deviation`` and ``bound`` say how observations are normalised; ``weight0``,
-    ``bias0``, ... are the layers. ``hidden`` (relu or tanh) and ``layer_norm`` follow all but the
-    last, ``output`` (tanh or clip) the last. ``middle`` and ``scale`` lead to the env's units.
+    ``bias0``, ... are the layers. ``hidden`` (relu or tanh) follows all but the last,
+    ``output`` (tanh or clip) the last. ``middle`` and ``scale`` lead to the env's units.
     """
     on_policy = isinstance(config, OnPolicyConfig)
     network: MLP = policy.gaussian.network if on_policy else policy
     normaliser: Normaliser | None = policy.normaliser if on_policy else None
-    if isinstance(policy, NormalisedPolicy):
-        network, normaliser = policy
+    if isinstance(policy, TrainedPolicy):
+        normaliser = policy.normaliser
+        network = policy.network if policy.average is None else policy.average
     if normaliser is None or not config.normalise_observations:
         size, bound = spec.observation_size, np.inf
         normaliser = Normaliser(np.zeros(size, np.float32), np.ones(size, np.float32))
@@ -88,7 +89,6 @@ def layers(config: Config, spec: EnvSpec, policy: Any) -> dict[str, np.ndarray]:
         "middle": spec.action_middle,
         "scale": spec.action_scale,
         "hidden": "tanh" if on_policy else "relu",
-        "layer_norm": not isinstance(config, OnPolicyConfig) and config.policy.layer_norm,
         "output": "clip" if on_policy else "tanh",
     }
     return {name: np.asarray(value) for name, value in arrays.items()}
@@ -102,9 +102,6 @@ def play_arrays(arrays: dict[str, np.ndarray], observation: np.ndarray) -> np.nd
     for number in range(count):
         x = x @ arrays[f"weight{number}"] + arrays[f"bias{number}"]
         if number < count - 1:
-            if arrays["layer_norm"]:
-                spread = x.var(axis=-1, keepdims=True) + LAYER_NORM_EPSILON
-                x = (x - x.mean(axis=-1, keepdims=True)) / np.sqrt(spread)
             x = np.tanh(x) if arrays["hidden"] == "tanh" else np.maximum(x, 0.0)
     x = np.tanh(x) if arrays["output"] == "tanh" else np.clip(x, -1.0, 1.0)
     return arrays["middle"] + arrays["scale"] * x
@@ -157,10 +154,6 @@ def _write_onnx(file: Path, arrays: dict[str, np.ndarray], learned: TrainedRun) 
         for op, name in (("MatMul", f"weight{number}"), ("Add", f"bias{number}")):
             x = add(op, x, {name: arrays[name]})
         if number < count - 1:
-            if arrays["layer_norm"]:
-                width = arrays[f"bias{number}"].shape
-                plain = {f"ones{number}": np.ones(width, np.float32)}
-                x = add("LayerNormalization", x, plain, axis=-1, epsilon=LAYER_NORM_EPSILON)
             x = add("Tanh" if arrays["hidden"] == "tanh" else "Relu", x)
     x = add("Tanh", x) if arrays["output"] == "tanh" else bounded(x, 1.0, "unit")
     x = add("Mul", x, {"scale": arrays["scale"]})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,7 +99,7 @@ def test_a_kept_replay_is_learned_from_at_once(begin: Any, source: Path) -> None
     [
         ({"algo": "sac-lag"}, "algo is sac-lag; --init .* learned with sl-sac-2"),
         ({"units": "task"}, "units is task; --init .* learned with scale-free"),
-        ({"policy.hidden": (8, 8)}, "networks of another size .*policy"),
+        ({"policy.hidden": (8, 8)}, "does not fit the new run: .*policy"),
         ({"env": "ProbeChain-v0"}, "observation_size of the env is .*has networks for 2"),
     ],
 )
@@ -121,6 +122,15 @@ def test_a_run_without_checkpoints_and_the_run_itself_are_refused(
     (tmp_path / "bare" / "config.json").write_bytes((source / "config.json").read_bytes())
     with pytest.raises(InvalidInput, match="keeps no checkpoint; a policy alone"):
         fine_tune.start(config, tmp_path / "new", tmp_path / "bare")
+
+
+def test_checkpoints_of_another_run_are_refused(source: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    launch.start(quick_config("sl-sac-2", seed=5, multiplier__initial=0.1), other).close()
+    shutil.rmtree(other / "checkpoints")
+    shutil.copytree(source / "checkpoints", other / "checkpoints")
+    with pytest.raises(InvalidInput, match="is of another run"):
+        fine_tune.start(fine_tune.config_from(other, {}), tmp_path / "new", other)
 
 
 def test_python_and_the_command_line_start_the_same_run(

@@ -19,6 +19,7 @@ from slsac.runs import checkpoint, config_file
 from slsac.runs.layout import CHECKPOINTS, REPLAY
 from slsac.training import launch
 from slsac.training.off_policy import OffPolicyTrainer
+from slsac.training.session import facts_that_fit
 
 MEANING = (
     "algo", "units", "normalise_observations", "observation_clip", "reward_critic.baseline",
@@ -67,21 +68,22 @@ def start(
     def hand_over(trainer: launch.Trainer) -> None:
         sizes = ("observation_size", "action_size")
         for name in sizes:
-            ours, there = getattr(trainer.spec, name), getattr(spec, name)
-            if ours != there:
+            size, known = getattr(trainer.spec, name), getattr(spec, name)
+            if size != known:
                 raise InvalidInput(
-                    f"{name} of the env is {ours}; --init {source} has networks for {there}"
+                    f"{name} of the env is {size}; --init {source} has networks for {known}"
                 )
+        ours, there = config.multiplier, theirs.multiplier
         try:
-            trainer.start_from(saved)
+            with facts_that_fit(saved):
+                trainer.start_from(saved)
+                if (ours.rule, ours.initial) == (there.rule, there.initial):
+                    trainer.session.lagrangian.restore(saved.facts)
         except RunDamaged as error:
             raise InvalidInput(
-                f"--init {source} has networks of another size ({error}); leave out the fields "
-                "that change them"
+                f"--init {source} does not fit the new run: {error}; leave out fields that change "
+                "the networks"
             ) from None
-        ours, there = config.multiplier, theirs.multiplier
-        if (ours.rule, ours.initial) == (there.rule, there.initial):
-            trainer.session.lagrangian.restore(saved.facts)
         if keep_replay:
             _hand_over_replay(trainer)
 
@@ -119,10 +121,18 @@ def _require_same_meaning(config: Config, theirs: Config, source: Path) -> None:
 
 
 def _newest_checkpoint(source: Path) -> checkpoint.Checkpoint:
-    try:
-        return checkpoint.load_newest(source / CHECKPOINTS)[0]
-    except RunDamaged:
+    if not checkpoint.step_names(source / CHECKPOINTS):
         raise InvalidInput(
             f"--init {source} keeps no checkpoint; a policy alone, without its critics, cannot be "
             "trained further"
-        ) from None
+        )
+    recorded = config_file.read_identity(source).run
+
+    def require_its_own(saved: checkpoint.Checkpoint) -> None:
+        if recorded not in (None, saved.facts.get("run")) or "step" not in saved.facts:
+            raise checkpoint.Damaged(f"{saved.path} is of another run")
+
+    try:
+        return checkpoint.load_newest(source / CHECKPOINTS, require_its_own)[0]
+    except RunDamaged as error:
+        raise InvalidInput(f"--init {source}: {error}") from None

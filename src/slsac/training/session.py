@@ -75,6 +75,16 @@ def learned_by(saved: checkpoint.Checkpoint, own: Any) -> Any:
     return tree_from(saved.tensors | randomness, own, saved.path)
 
 
+@contextlib.contextmanager
+def facts_that_fit(saved: checkpoint.Checkpoint) -> Iterator[None]:
+    """Turn what restoring parts from ``saved`` raises into `RunDamaged`."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, ArithmeticError) as error:
+        reason = f"{type(error).__name__} {error}"
+        raise RunDamaged(f"{saved.path}: its facts do not fit this run: {reason}") from None
+
+
 class Mark(NamedTuple):
     """A moment between episodes, kept in memory in case the run stops before it is saved."""
 
@@ -221,13 +231,10 @@ class Session:
             )
         state = tree_from(saved.tensors, like, saved.path)
         reached = max(reached_step(self.run), logged_step(self.run), saved.facts.get("reached", 0))
-        try:
+        with facts_that_fit(saved):
             # The journal comes last: it cuts the logs back, so all else must fit by then.
             for part in (*self._parts, self.journal):
                 part.restore(saved.facts)
-        except (LookupError, TypeError, ValueError, ArithmeticError) as error:
-            reason = f"{type(error).__name__} {error}"
-            raise RunDamaged(f"{saved.path}: its facts do not fit this run: {reason}") from None
         if self.clock.step < reached:
             self.display.note(
                 f"steps {self.clock.step + 1:,} to {reached:,} are trained again: a run continues "

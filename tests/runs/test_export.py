@@ -25,7 +25,7 @@ SPEC = EnvSpec(3, 2, 10, (-1.0, 10.0), (3.0, 20.0))
 HEADS = {
     # Squashed Gaussian, a deterministic head, an average with normalised observations, and a
     # clipped mean with tanh layers.
-    "sl-sac": {}, "td3-lag": {}, "sl-sac-2": {"multiplier__initial": 0.1}, "ppo-lag": {},
+    "sl-sac": {}, "td3-lag": {}, "sl-sac-2": {"policy__temperature": 0.1}, "ppo-lag": {},
 }  # fmt: skip
 
 

@@ -55,11 +55,14 @@ def test_status_reads_the_ends_of_logs_and_the_final_evaluation(tmp_path: Path) 
     trial.run.mkdir(parents=True)
     line = {"step": 400, "return": 3.0, "cost": 2.0, "multiplier": 0.5}
     (trial.run / "progress.jsonl").write_text(json.dumps(line) + '\n{"step": 600, "ret')
-    (trial.run / "timing.jsonl").write_text('{"step": 400, "steps_per_second": 100.0}\n')
+    (trial.run / "timing.jsonl").write_text(
+        '{"step": 400, "seconds": 4.0, "steps_per_second": 100.0}\n'
+    )
     now = status.read_figures(trial)
     assert now == status.Figures(400, 3.0, 2.0, 0.5, 100.0)
     assert now.seconds_left(1_500) == 11.0
     final = {"step": 1_500, "final": True, "return_mean": 5.0, "cost_mean": 1.0}
+    final |= {"returns": [5.0], "costs": [1.0], "lengths": [10]}
     (trial.run / "evaluations.jsonl").write_text(json.dumps(final) + "\n")
     assert status.read_figures(trial) == status.Figures(1_500, 5.0, 1.0, 0.5, 100.0)
     (tmp_path / "long").write_text("x" * 100_000 + "\nlast\n")

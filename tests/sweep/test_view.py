@@ -27,7 +27,8 @@ def test_the_live_view_shows_what_matters_first_where_the_screen_is_small(tmp_pa
     trials[3].run.mkdir(parents=True)
     line = {"step": 400, "return": 3.0, "cost": 2.0, "multiplier": 0.5}
     (trials[3].run / "progress.jsonl").write_text(json.dumps(line) + "\n")
-    (trials[3].run / "timing.jsonl").write_text('{"steps_per_second": 10.0}\n')
+    timing = {"step": 400, "seconds": 40.0, "steps_per_second": 10.0}
+    (trials[3].run / "timing.jsonl").write_text(json.dumps(timing) + "\n")
     screen = io.StringIO()
     view = View(schedule, Console(file=screen, force_terminal=True, width=120, height=6))
     view.refresh()
@@ -44,7 +45,7 @@ def test_the_live_view_shows_what_matters_first_where_the_screen_is_small(tmp_pa
 def test_the_live_view_tells_costs_below_one_apart(tmp_path: Path) -> None:
     (trial, _) = grid.expand(grid.parse(SMALL_SPEC), tmp_path)
     trial.run.mkdir(parents=True)
-    (trial.run / "progress.jsonl").write_text('{"step": 400, "return": 3.0, "cost": 0.04}\n')
+    (trial.run / "progress.jsonl").write_text('{"step": 400, "return": 3.0, "cost": 1.04}\n')
     small = grid.Trial(trial.name, trial.run, with_overrides(trial.config, {"cost_limit": 0.1}))
-    assert cells(ScheduledTrial(trial, "running"))[2] == "0.0"
-    assert cells(ScheduledTrial(small, "running"))[2] == "0.04"
+    assert cells(ScheduledTrial(trial, "running"))[2] == "1.0"
+    assert cells(ScheduledTrial(small, "running"))[2] == "1.04"

@@ -47,7 +47,7 @@ STATE = record(
         "multiplier": Optional(list_of(schema.anything, 2)),
         "critic_signal": Optional(nullable(number)),
         "tightening": Optional(list_of(list_of(number))),
-        "units": Optional(list_of(number, 4)),
+        "units": Optional(list_of(number, 3)),
         "moments": Optional(
             record({"count": whole, "mean": list_of(number), "squares": list_of(number)})
         ),

@@ -22,7 +22,7 @@ from slsac.training.off_policy import OffPolicyTrainer
 from slsac.training.session import facts_that_fit
 
 MEANING = (
-    "algo", "units", "normalise_observations", "observation_clip", "reward_critic.baseline",
+    "algo", "units", "normalise_observations", "observation_clip",
     "cost_critic.kind", "cost_critic.cost_scaling", "policy.head", "policy_update",
 )  # fmt: skip
 """What decides what the networks' inputs and outputs mean."""

@@ -201,15 +201,15 @@ def test_policy_loss_by_hand(options: bool, multiplier: float) -> None:
 
 @pytest.mark.parametrize(
     ("multiplier", "charge", "price"),
-    [(0.5, 5.0, 2.5), (0.5, 0.5, 0.25), (0.5, 0.0, 0.0), (-0.5, 1.5, 0.0), (0.5, 50.0, 4.0)],
+    [(0.5, 2.0, 1.0), (0.5, 0.5, 0.25), (0.5, 0.0, 0.0), (-0.5, 1.5, 0.0), (0.5, 50.0, 1.5)],
 )
 def test_a_state_is_priced_by_its_own_charge(
     multiplier: float, charge: float, price: float
 ) -> None:
-    """lambda + gain (charge - 1), within [0, maximum]; no more is charged where little is due."""
+    """lambda + gain (charge - 1), its second part within +-bound; never below 0."""
     agent = with_options(
         multiplier__critic_gain=0.5,
-        multiplier__maximum=4.0,
+        multiplier__critic_bound=1.0,
         policy__normalise_by_multiplier=False,
         units="scale-free",
     )

@@ -40,7 +40,8 @@ def test_a_cost_critic_of_another_policy_is_none(trained: Path, tmp_path: Path) 
     run = tmp_path / "run"
     shutil.copytree(trained, run)
     # Older checkpoints are there, but they hold earlier policies.
-    shutil.rmtree(run / "checkpoints" / "final")
+    for name in ("final", "last"):
+        shutil.rmtree(run / "checkpoints" / name)
     assert list((run / "checkpoints").iterdir())
     learned = policy.load_learned(run)
     assert learned.cost_critic is None

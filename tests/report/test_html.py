@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from slsac.cli import main
+from slsac.formatting import number
 from slsac.report.html import as_script_json, calibration, config_differences, page
 from slsac.report.table import summarise_runs
 from slsac.runs.layout import policy_digest
@@ -82,9 +83,9 @@ def test_the_numbers_are_those_of_the_files(tab: Page, recorded: Path) -> None:
         final = read_lines(folder / "evaluations.jsonl")[-1]
         row = shown[config["algo"], str(config["seed"])]
         assert row[3] == f"{config['steps']:,}"
-        assert row[4] == f"{final['return_mean']:.1f} ± {final['return_se']:.1f}"
-        assert row[5] == f"{final['cost_mean']:.1f} ± {final['cost_se']:.1f}"
-        assert row[6] == f"{final['cost_cvar']:.1f}"
+        assert row[4] == f"{number(final['return_mean'], 1)} ± {number(final['return_se'], 1)}"
+        assert row[5] == f"{number(final['cost_mean'], 1)} ± {number(final['cost_se'], 1)}"
+        assert row[6] == number(final["cost_cvar"], 1)
         over = sum(cost > config["cost_limit"] for cost in final["costs"])
         assert row[7] == f"{100 * over / len(final['costs']):.0f} %"
         runs = tab.run(f"data.panels[0].groups.find(g => g.algo === '{config['algo']}').runs")

@@ -55,7 +55,8 @@ def test_costs_below_one_have_two_decimals_and_env_extras_a_column(tmp_path: Pat
     (driving,) = [row for row in made["Over seeds"].rows if "Drive" in row[0].text]
     assert driving[6].text == "0.02 ± 0.02"
     assert driving[7].text.startswith("0.02 [0.00, 0.0")
-    assert driving[8].text == "0.04 (50 %)"
+    # (1 / 13 + 0) / 2, to two digits.
+    assert driving[8].text == "0.038 (50 %)"
     listed = [dict(zip(made["Runs"].header, row, strict=True)) for row in made["Runs"].rows]
     assert [row["success"].text for row in listed] == ["0.80", "0.80", ""]
     assert [row["cost"].text for row in listed] == ["0.04 ± 0.04", "0.00 ± 0.00", "20.0 ± 20.0"]

@@ -46,5 +46,5 @@ def test_the_live_view_tells_costs_below_one_apart(tmp_path: Path) -> None:
     trial.run.mkdir(parents=True)
     (trial.run / "progress.jsonl").write_text('{"step": 400, "return": 3.0, "cost": 0.04}\n')
     small = grid.Trial(trial.name, trial.run, with_overrides(trial.config, {"cost_limit": 0.1}))
-    assert cells(ScheduledTrial(trial, "running"))[2] == "0.0"
-    assert cells(ScheduledTrial(small, "running"))[2] == "0.04"
+    for each in (trial, small):
+        assert cells(ScheduledTrial(each, "running"))[2] == "0.04"

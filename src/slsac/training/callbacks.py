@@ -173,7 +173,8 @@ class WeightsAndBiases:
             raise InvalidInput(
                 "wandb is not installed; install requirements/wandb.txt, or the extra slsac[wandb]"
             ) from None
-        self._wandb, self._options = wandb, {"project": project} | options
+        self._wandb: Any = wandb
+        self._options = {"project": project} | options
         self._sent: Any = None
 
     def epoch(self, training: Training, record: Record) -> None:

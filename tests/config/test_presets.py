@@ -387,9 +387,9 @@ def test_a_trust_region_is_held_against_the_mean() -> None:
 
 
 def test_a_field_of_the_other_kind_of_run_is_unknown() -> None:
-    with pytest.raises(InvalidInput, match="config field 'polyak' is for off-policy algorithms only"):
+    with pytest.raises(InvalidInput, match="'polyak' is for off-policy algorithms only"):
         with_overrides(preset("cpo", VELOCITY), {"polyak": 0.1})
-    with pytest.raises(InvalidInput, match="config field 'num_envs' is for on-policy algorithms only"):
+    with pytest.raises(InvalidInput, match="'num_envs' is for on-policy algorithms only"):
         with_overrides(preset("sl-sac", VELOCITY), {"num_envs": 2})
 
 

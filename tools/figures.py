@@ -85,8 +85,8 @@ def count_steps_in_thousands(axis: Any) -> None:
 
 
 def learned_policy() -> Figure:
-    """SL-SAC on Ant: the return rises while the tail of the cost is held at its limit."""
-    group = group_at("sl-sac/SafetyAntVelocity-v1")
+    """SL-SAC 2 on Walker2d: the return rises while the tail of the cost is held at its limit."""
+    group = group_at("sl-sac-2/SafetyWalker2dVelocity-v1")
     config = group.config
     colour, tail_colour = COLOURS["sl-sac"], COLOURS["wcsac"]
     figure = Figure(figsize=(9, 3.6), layout="constrained")
@@ -95,17 +95,17 @@ def learned_policy() -> Figure:
     left.plot(training.steps, training.mean, color=colour, label="training, sampled actions")
     tail = logged_band(group, "window_cvar")
     right.plot(tail.steps, tail.mean, color=tail_colour, linewidth=1.6,
-               label="training: CVaR, the mean of the\nworse half of the last 10")  # fmt: skip
+               label="training: CVaR, the mean of the\nworse half of recent episodes")  # fmt: skip
     for axis, name in ((left, "return"), (right, "cost")):
         evaluated = evaluation_band(group, f"{name}_mean")
         axis.plot(evaluated.steps, evaluated.mean, "o", color=colour, markersize=3.5,
                   label="evaluation, deterministic actions")  # fmt: skip
         axis.axvspan(0, config.multiplier_warmup_steps, color=FAINT, alpha=0.13, linewidth=0)
         axis.set_title(f"{name.capitalize()} of an episode")
-        axis.set_xlabel("environment steps (grey: no constraint yet)")
+        axis.set_xlabel("environment steps (grey: random actions)")
         count_steps_in_thousands(axis)
-    left.legend(loc="lower right", fontsize=8)
-    right.set_ylim(0, 155)
+    left.legend(loc="upper left", fontsize=8)
+    right.set_ylim(0, 105)
     plot_limit(right, config.cost_limit)
     right.annotate(f"limit {config.cost_limit:g}", (4_000, config.cost_limit + 3), fontsize=8)
     right.legend(loc="upper right", fontsize=8)

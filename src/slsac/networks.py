@@ -61,48 +61,6 @@ def activation(normalised: bool) -> Callable[[Any], Any]:
     return (lambda x: jax.nn.relu(layer_norm(x))) if normalised else jax.nn.relu
 
 
-class BatchMoments(NamedTuple):
-    """Running mean and variance of the inputs of every layer of a batch-normalised network."""
-
-    means: tuple[jax.Array, ...]
-    variances: tuple[jax.Array, ...]
-
-
-KEPT_MOMENTS = 0.99
-"""Share of the old running moments that an update keeps."""
-
-
-def fresh_moments(network: MLP) -> BatchMoments:
-    """The running moments of ``network``, or of a stack of networks, before any data."""
-    sizes = [weight.shape[:-1] for weight in network.weights]
-    return BatchMoments(tuple(map(jnp.zeros, sizes)), tuple(map(jnp.ones, sizes)))
-
-
-def batch_normalised(
-    network: MLP, x: jax.Array, moments: BatchMoments, *, training: bool
-) -> tuple[jax.Array, BatchMoments]:
-    """A network whose every layer sees inputs of zero mean and unit variance over the batch.
-
-    In training the moments are those of ``x`` itself and the running ones follow them; otherwise
-    the running ones are used. There is no learned scale or shift: the next layer has both.
-    """
-    means, variances = [], []
-    last = len(network.weights) - 1
-    for layer, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
-        mean, variance = moments.means[layer], moments.variances[layer]
-        if training:
-            now = jnp.mean(x, axis=0), jnp.var(x, axis=0)
-            means.append(KEPT_MOMENTS * mean + (1.0 - KEPT_MOMENTS) * now[0])
-            variances.append(KEPT_MOMENTS * variance + (1.0 - KEPT_MOMENTS) * now[1])
-            mean, variance = now
-        x = (x - mean) * jax.lax.rsqrt(variance + 1e-5) @ weight
-        # The last layer's inputs have zero mean, so its bias alone carries the mean output. Adam
-        # would move it by one learning rate per update; seen as the weight of a constant input, it
-        # keeps up with the other weights.
-        x = x + bias * math.sqrt(weight.shape[0]) if layer == last else jax.nn.relu(x + bias)
-    return x, BatchMoments(tuple(means), tuple(variances)) if training else moments
-
-
 class Normaliser(NamedTuple):
     """Maps observations to what the networks see; follows the training episodes, is not learned."""
 

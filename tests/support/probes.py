@@ -17,7 +17,6 @@ def reward_values(
     critics = reward_critic.build(trainer.config.reward_critic, trainer.spec)
     values = critics.values(
         trainer.state.reward_critics,
-        trainer.state.reward_moments,
         jnp.float32(observation)[None],
         jnp.full((1, 1), action),
     )

@@ -116,14 +116,9 @@ def critics_call(config: OffPolicyConfig, spec: EnvSpec) -> Callable[[], Any]:
     )  # fmt: skip
     batch = random_batch(spec, config.batch_size)
 
-    def target(next_values: jax.Array) -> jax.Array:
-        return critics.aggregate(next_values)
-
     def update(params: Any, state: Any) -> Any:
-        moments = critics.init_moments(params)
-        gradient = jax.grad(critics.loss, has_aux=True)(
-            params, params if critics.has_targets else None, moments, batch, batch.action, target
-        )[0]
+        target = critics.aggregate(critics.values(params, batch.next_observation, batch.action))
+        gradient = jax.grad(critics.loss, has_aux=True)(params, batch, target)[0]
         return descend(optimiser, gradient, state, params)
 
     step = jax.jit(update, donate_argnums=(0, 1))

@@ -124,10 +124,8 @@ class RewardCriticConfig:
     """Mean over pairs of the twins' minimum, or one minimum over all critics."""
     hidden: tuple[int, ...]
     """Widths of the hidden layers."""
-    normalisation: Literal["none", "layer", "batch"]
-    """Of the networks' features. Layer: each hidden layer's, before its ReLU. Batch: the inputs of
-    every layer, over a transition's two states together, which needs no target networks (CrossQ).
-    """
+    normalisation: Literal["none", "layer"]
+    """Layer: normalises the features of each hidden layer before its ReLU."""
     discount: float
     """Discount gamma of rewards."""
     optimiser: OptimiserConfig

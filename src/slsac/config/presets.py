@@ -161,7 +161,7 @@ SL_SAC_2 = replace(
     reward_critic=replace(
         SL_SAC.reward_critic,
         pairs=1,
-        normalisation="batch",
+        normalisation="layer",
         optimiser=replace(ADAM, kind="langevin_adam", learning_rate=1e-3, beta1=0.5),
     ),
     cost_critic=replace(
@@ -180,7 +180,7 @@ SL_SAC_2 = replace(
         initial=0.0,
         minimum=-0.5,
         maximum=1.0,
-        integral_gain=1e-4,
+        integral_gain=3e-5,
         critic_gain=0.25,
     ),
 )

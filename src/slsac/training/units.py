@@ -1,9 +1,10 @@
 """The units that the networks learn in, so that no setting depends on a task's scale.
 
-Rewards are divided by their mean size so far, times a constant that makes the value of a steady
-mean reward `STEADY_VALUE`. Costs are divided by the discounted limit, so that the constraint reads
-Q <= 1. Multiplying a task's rewards by a power of two, or its costs and limit, then changes no bit
-of what is learned.
+Rewards are averaged over the last 1 / (1 - gamma) steps, and divided by the mean size of that average
+so far, times a constant that makes the value of a steady reward of that size `STEADY_VALUE`. What
+swings to and fro within a value's horizon averages out, as it does in the value. Costs are divided by
+the discounted limit, so that the constraint reads Q <= 1. Multiplying a task's rewards by a power of
+two, or its costs and limit, then changes no bit of what is learned.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from slsac.stats.bounds import discounted_cost_limit
 from slsac.types import Batch
 
 STEADY_VALUE = 10.0
-"""Discounted value of earning the mean reward at every step."""
+"""Discounted value of earning the mean size of the averaged reward at every step."""
 POWERS = {
     "reward_critic_loss": (2, 0),
     "reward_value": (1, 0),
@@ -42,20 +43,22 @@ class Units:
         self._cost_discount = config.cost_critic.discount
         self._limit = discounted_cost_limit(config.cost_limit, self._cost_discount, horizon)
         self._steps = 0
-        self._reward_sizes = self._costs = 0.0
+        self._average = self._sizes = self._costs = 0.0
 
     def add(self, reward: float, cost: float) -> None:
         """Takes one step into account."""
         self._steps += 1
-        self._reward_sizes += abs(reward)
+        # Across the ends of episodes: a short episode says as much of a step's reward as a long one.
+        self._average += (1.0 - self._discount) * (reward - self._average)
+        self._sizes += abs(self._average)
         self._costs += cost
 
     @property
     def reward(self) -> float:
         """What the networks call a reward of 1, in the task's own rewards."""
-        if not self._scale_free or self._reward_sizes == 0.0:
+        if not self._scale_free or self._sizes == 0.0:
             return 1.0
-        return self._reward_sizes / self._steps / (STEADY_VALUE * (1.0 - self._discount))
+        return self._sizes / self._steps / (STEADY_VALUE * (1.0 - self._discount))
 
     @property
     def cost(self) -> float:
@@ -86,8 +89,8 @@ class Units:
     def facts(self) -> dict[str, Any]:
         if not self._scale_free:
             return {}
-        return {"units": [self._steps, self._reward_sizes, self._costs]}
+        return {"units": [self._steps, self._average, self._sizes, self._costs]}
 
     def restore(self, facts: Mapping[str, Any]) -> None:
         if self._scale_free:
-            self._steps, self._reward_sizes, self._costs = facts["units"]
+            self._steps, self._average, self._sizes, self._costs = facts["units"]

@@ -43,7 +43,6 @@ class AgentState(NamedTuple):
     """A copy of the network; None where targets use the policy itself."""
     reward_critics: Any
     target_reward_critics: Any
-    """None where next values need no target networks."""
     cost_critic: Any
     target_cost_critic: Any
     log_temperature: jax.Array
@@ -54,8 +53,6 @@ class AgentState(NamedTuple):
     key: jax.Array
     """Never changes: randomness of update n comes from ``fold_in(key, n)``."""
     updates: jax.Array
-    reward_moments: Any = None
-    """Running moments of the reward critics' batch normalisation, where they have one."""
 
 
 class Optimisers(NamedTuple):
@@ -150,7 +147,7 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
             else network,
             target_policy=network if config.policy.target_network else None,
             reward_critics=reward_params,
-            target_reward_critics=reward_params if reward.has_targets else None,
+            target_reward_critics=reward_params,
             cost_critic=cost_params,
             target_cost_critic=cost_params,
             log_temperature=log_temperature,
@@ -160,7 +157,6 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
             temperature_optimiser=start.temperature.init(log_temperature),
             key=update_key,
             updates=jnp.zeros((), jnp.int32),
-            reward_moments=reward.init_moments(reward_params),
         )
 
     def network_of(policy: Any) -> Any:
@@ -196,29 +192,20 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
     def update_reward_critics(
         state: AgentState, batch: Batch, next_action: jax.Array, next_log_prob: jax.Array
     ) -> tuple[AgentState, Metrics]:
-        def target(next_values: jax.Array) -> jax.Array:
-            return reward_critics.bellman_target(
-                batch,
-                config.reward_critic.discount,
-                reward.aggregate(next_values),
-                -temperature(state) * next_log_prob,
-            )
-
-        gradient, (metrics, moments) = jax.grad(reward.loss, has_aux=True)(
-            state.reward_critics,
-            state.target_reward_critics,
-            state.reward_moments,
-            batch,
-            next_action,
-            target,
+        next_values = reward.values(
+            state.target_reward_critics, batch.next_observation, next_action
         )
+        target = reward_critics.bellman_target(
+            batch,
+            config.reward_critic.discount,
+            reward.aggregate(next_values),
+            -temperature(state) * next_log_prob,
+        )
+        gradient, metrics = jax.grad(reward.loss, has_aux=True)(state.reward_critics, batch, target)
         params, optimiser = descend(
             step.reward, gradient, state.reward_optimiser, state.reward_critics
         )
-        state = state._replace(
-            reward_critics=params, reward_optimiser=optimiser, reward_moments=moments
-        )
-        return state, metrics
+        return state._replace(reward_critics=params, reward_optimiser=optimiser), metrics
 
     def update_cost_critic(
         state: AgentState,
@@ -257,10 +244,7 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
     ) -> tuple[jax.Array, Metrics]:
         """mean[alpha log pi - Q + lambda CVaR], over 1 + lambda if so configured."""
         action, log_prob = head.sample(policy, batch.observation, action_key)
-        values = reward.values(
-            state.reward_critics, state.reward_moments, batch.observation, action
-        )
-        value = reward.aggregate(values)
+        value = reward.aggregate(reward.values(state.reward_critics, batch.observation, action))
         charge = cost.charge(state.cost_critic, batch.observation, action, fraction_key)
         price = multiplier
         if config.multiplier.critic_gain:
@@ -311,9 +295,7 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
             target_policy=None
             if state.target_policy is None
             else towards(state.target_policy, network_of(state.policy)),
-            target_reward_critics=towards(state.target_reward_critics, state.reward_critics)
-            if reward.has_targets
-            else None,
+            target_reward_critics=towards(state.target_reward_critics, state.reward_critics),
             target_cost_critic=towards(state.target_cost_critic, state.cost_critic),
         )
 

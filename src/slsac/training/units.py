@@ -1,10 +1,10 @@
 """The units that the networks learn in, so that no setting depends on a task's scale.
 
-Rewards are averaged over the last 1 / (1 - gamma) steps, and divided by the mean size of that average
-so far, times a constant that makes the value of a steady reward of that size `STEADY_VALUE`. What
-swings to and fro within a value's horizon averages out, as it does in the value. Costs are divided by
-the discounted limit, so that the constraint reads Q <= 1. Multiplying a task's rewards by a power of
-two, or its costs and limit, then changes no bit of what is learned.
+Rewards are averaged over the last 1 / (1 - gamma) steps, and divided by the mean size of that
+average so far, times a constant that makes the value of a steady reward of that size
+`STEADY_VALUE`. What swings to and fro within that horizon averages out, as it does in a value.
+Costs are divided by the discounted limit, so that the constraint reads Q <= 1. Multiplying a task's
+rewards by a power of two, or its costs and limit, then changes no bit of what is learned.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Units:
     def add(self, reward: float, cost: float) -> None:
         """Takes one step into account."""
         self._steps += 1
-        # Across the ends of episodes: a short episode says as much of a step's reward as a long one.
+        # Not begun anew in each episode: short ones would count for less.
         self._average += (1.0 - self._discount) * (reward - self._average)
         self._sizes += abs(self._average)
         self._costs += cost

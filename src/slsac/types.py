@@ -97,6 +97,8 @@ class Batch(NamedTuple):
     steps: Any = None
     """How many steps lie between the two observations; None: one. Reward and cost are their
     discounted sums."""
+    reward_discount: Any = None
+    """What a reward one step later counts, where that changes in training; None: as configured."""
 
     def discount(self, per_step: float) -> Any:
         """What the value of the next observation counts, ``[batch]`` or one number for all."""

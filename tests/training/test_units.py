@@ -81,12 +81,11 @@ def test_units_by_hand() -> None:
     assert units.reward == 1.0
     units.add(3.0, 1.0)
     units.add(-1.0, 0.0)
-    assert config.reward_critic.discount == 0.99
-    # The average moves a hundredth of the way: 0.03, then 0.03 - 0.0103.
-    size = (0.03 + 0.0197) / 2
-    assert units.reward == pytest.approx(size / (STEADY_VALUE * 0.01))
-    # Earning that for ever is worth STEADY_VALUE in the networks' units.
-    assert size / 0.01 / units.reward == pytest.approx(STEADY_VALUE)
+    steady = STEADY_VALUE * (1.0 - config.reward_critic.discount)
+    assert units.reward == pytest.approx(2.0 / steady)
+    # Earning the mean reward of 2 for ever is worth STEADY_VALUE in the networks' units.
+    worth = 2.0 / (1.0 - config.reward_critic.discount) / units.reward
+    assert worth == pytest.approx(STEADY_VALUE)
     assert units.cost == discounted_cost_limit(4.0, config.cost_critic.discount, 10)
     batch = Batch(*(np.float32([2.0]) for _ in Batch._fields))
     assert units.scaled(batch).reward[0] == pytest.approx(2.0 / units.reward)
@@ -102,12 +101,3 @@ def test_the_tasks_own_units_leave_everything_alone() -> None:
     batch = Batch(*(np.float32([2.0]) for _ in Batch._fields))
     assert units.scaled(batch) == batch
     assert (units.reward, units.cost, units.facts()) == (1.0, 1.0, {})
-
-
-def test_rewards_that_swing_within_the_horizon_count_as_what_is_left_of_them() -> None:
-    config = small_config("ProbeChoice-v0", units="scale-free", cost_limit=4.0)
-    steady, swinging = Units(config, horizon=10), Units(config, horizon=10)
-    for step in range(20_000):
-        steady.add(1.0, 0.0)
-        swinging.add(1.0 + 5.0 * (-1) ** step, 0.0)
-    assert swinging.reward == pytest.approx(steady.reward, rel=0.01)

@@ -127,13 +127,26 @@ class RewardCriticConfig:
     normalisation: Literal["none", "layer"]
     """Layer: normalises the features of each hidden layer before its ReLU."""
     discount: float
-    """Discount gamma of rewards."""
+    """Discount gamma of rewards; the least one where it follows the episodes."""
+    discount_span: float | None
+    """Makes 1 / (1 - gamma) this share of what an episode lasts at present; none: gamma is fixed.
+    Where episodes end early, by a fall say, a long view makes the agent too careful to move."""
+    largest_discount: float
+    """The largest gamma, where it follows the episodes."""
     optimiser: OptimiserConfig
 
     def __post_init__(self) -> None:
         require_choices(self)
         require_at_least(1, self, "pairs")
-        require_below_one(self, "discount")
+        require_below_one(self, "discount", "largest_discount")
+        require(
+            self.discount_span is None or self.discount_span > 0,
+            "discount_span", self.discount_span, "above 0, or none",
+        )  # fmt: skip
+        require(
+            self.discount <= self.largest_discount,
+            "discount", self.discount, "at most largest_discount",
+        )  # fmt: skip
         require_widths(self, "hidden")
 
 

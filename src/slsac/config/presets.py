@@ -90,6 +90,8 @@ SL_SAC = OffPolicyConfig(
         hidden=(256, 256),
         normalisation="none",
         discount=0.99,
+        discount_span=None,
+        largest_discount=0.999,
         optimiser=ASGLD,
     ),
     cost_critic=CostCriticConfig(
@@ -151,7 +153,7 @@ SL_SAC_2 = replace(
         SL_SAC.policy,
         temperature=0.013,
         automatic_temperature=True,
-        target_entropy=-0.5,
+        target_entropy=-0.3,
         temperature_learning_rate=1e-3,
         averaging_rate=0.005,
         target_network=False,
@@ -162,6 +164,8 @@ SL_SAC_2 = replace(
         SL_SAC.reward_critic,
         pairs=1,
         normalisation="layer",
+        discount_span=0.2,
+        largest_discount=0.995,
         optimiser=replace(ADAM, kind="langevin_adam", learning_rate=1e-3, beta1=0.5),
     ),
     cost_critic=replace(

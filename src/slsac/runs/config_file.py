@@ -78,6 +78,8 @@ LATER_FIELDS = (
     "policy.target_noise",
     "policy.target_noise_clip",
     "policy.temperature_learning_rate",
+    "reward_critic.discount_span",
+    "reward_critic.largest_discount",
     "reward_critic.normalisation",
 )
 """Config fields that the first recorded runs do not know; any other that is missing was lost."""

@@ -34,6 +34,7 @@ from slsac.runs.layout import REPLAY
 from slsac.runs.lock import RunLock
 from slsac.seeds import Branch, episode_seed, generator
 from slsac.stats.summary import Evaluation
+from slsac.training.discount import Discount
 from slsac.training.episodes import RunningEpisode
 from slsac.training.learner import Learner, SoloLearner, UpdateReport
 from slsac.training.moments import RunningMoments
@@ -158,8 +159,11 @@ class OffPolicyTrainer:
         self.replay = replay_of(config, run, env.spec, create=new)
         self.tightening = Tightening(config, env.spec)
         self.random_actions = RandomActions(config.seed, env.spec.action_size)
-        self.units = Units(config, env.spec.horizon)
-        self.session.keep(self.replay, self.tightening, self.random_actions, self.units)
+        self.discount = Discount(config.reward_critic, env.spec.horizon)
+        self.units = Units(config, env.spec.horizon, self.discount)
+        self.session.keep(
+            self.replay, self.tightening, self.random_actions, self.discount, self.units
+        )
         self.session.files.append(self.replay)
         self._moments: RunningMoments | None = None
         if config.normalise_observations:
@@ -259,6 +263,7 @@ class OffPolicyTrainer:
             if self.tightening.on:
                 self.tightening.end_episode(self.state.cost_critic, terminated=step.terminated)
             episode = self._episode.finished(step)
+            self.discount.end_episode(episode.length)
             self.session.episodes.add(episode)
             self._episode = RunningEpisode()
             self.session.journal.end_episode(self.step, episode, self.spec.horizon)
@@ -267,11 +272,13 @@ class OffPolicyTrainer:
 
     def sample(self) -> Batch:
         config = self.config
-        lookahead = Lookahead(
-            config.lookahead_steps, config.reward_critic.discount, config.cost_critic.discount
-        )
+        gamma = self.discount.value
+        lookahead = Lookahead(config.lookahead_steps, gamma, config.cost_critic.discount)
         scaling = config.cost_critic.cost_scaling
-        return self.units.scaled(self.replay.sample(config.batch_size, scaling, lookahead))
+        batch = self.units.scaled(self.replay.sample(config.batch_size, scaling, lookahead))
+        if self.discount.follows_episodes:
+            batch = batch._replace(reward_discount=np.full(config.batch_size, gamma, np.float32))
+        return batch
 
     def policy_is_due(self) -> bool:
         """Whether the next update moves the policy and the targets too."""
@@ -300,7 +307,7 @@ class OffPolicyTrainer:
             signal=lagrangian.signal,
             signal_limit=lagrangian.limit * (1.0 - self.tightening.share),
             multiplier=lagrangian.value,
-            more=self.tightening.metrics(),
+            more=self.tightening.metrics() | self.discount.metrics(),
         )
 
     def close_episode(self) -> None:
@@ -343,6 +350,7 @@ class OffPolicyTrainer:
         """Begins with what another run has learned, and plays no random actions."""
         assert isinstance(self.learner, SoloLearner), "a cohort does not start from a run"
         self.learner.state = learned_by(saved, self.state)
+        self.discount.restore(saved.facts)
         self.units.restore(saved.facts)
         if self._moments is not None:
             self._moments.restore(saved.facts)

@@ -1,10 +1,9 @@
 """The units that the networks learn in, so that no setting depends on a task's scale.
 
-Rewards are averaged over the last 1 / (1 - gamma) steps, and divided by the mean size of that
-average so far, times a constant that makes the value of a steady reward of that size
-`STEADY_VALUE`. What swings to and fro within that horizon averages out, as it does in a value.
-Costs are divided by the discounted limit, so that the constraint reads Q <= 1. Multiplying a task's
-rewards by a power of two, or its costs and limit, then changes no bit of what is learned.
+Rewards are divided by their mean size so far, times a constant that makes the value of a steady
+mean reward `STEADY_VALUE`. Costs are divided by the discounted limit, so that the constraint reads
+Q <= 1. Multiplying a task's rewards by a power of two, or its costs and limit, then changes no bit
+of what is learned.
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ import numpy as np
 
 from slsac.config import OffPolicyConfig
 from slsac.stats.bounds import discounted_cost_limit
+from slsac.training.discount import Discount
 from slsac.types import Batch
 
 STEADY_VALUE = 10.0
-"""Discounted value of earning the mean size of the averaged reward at every step."""
+"""Discounted value of earning the mean reward at every step."""
 POWERS = {
     "reward_critic_loss": (2, 0),
     "reward_value": (1, 0),
@@ -37,28 +37,26 @@ POWERS = {
 class Units:
     """Part of a checkpoint."""
 
-    def __init__(self, config: OffPolicyConfig, horizon: int) -> None:
+    def __init__(self, config: OffPolicyConfig, horizon: int, discount: Discount) -> None:
+        self._discount = discount
         self._scale_free = config.units == "scale-free"
-        self._discount = config.reward_critic.discount
         self._cost_discount = config.cost_critic.discount
         self._limit = discounted_cost_limit(config.cost_limit, self._cost_discount, horizon)
         self._steps = 0
-        self._average = self._sizes = self._costs = 0.0
+        self._reward_sizes = self._costs = 0.0
 
     def add(self, reward: float, cost: float) -> None:
         """Takes one step into account."""
         self._steps += 1
-        # Not begun anew in each episode: short ones would count for less.
-        self._average += (1.0 - self._discount) * (reward - self._average)
-        self._sizes += abs(self._average)
+        self._reward_sizes += abs(reward)
         self._costs += cost
 
     @property
     def reward(self) -> float:
         """What the networks call a reward of 1, in the task's own rewards."""
-        if not self._scale_free or self._sizes == 0.0:
+        if not self._scale_free or self._reward_sizes == 0.0:
             return 1.0
-        return self._sizes / self._steps / (STEADY_VALUE * (1.0 - self._discount))
+        return self._reward_sizes / self._steps / (STEADY_VALUE * (1.0 - self._discount.value))
 
     @property
     def cost(self) -> float:
@@ -89,8 +87,8 @@ class Units:
     def facts(self) -> dict[str, Any]:
         if not self._scale_free:
             return {}
-        return {"units": [self._steps, self._average, self._sizes, self._costs]}
+        return {"units": [self._steps, self._reward_sizes, self._costs]}
 
     def restore(self, facts: Mapping[str, Any]) -> None:
         if self._scale_free:
-            self._steps, self._average, self._sizes, self._costs = facts["units"]
+            self._steps, self._reward_sizes, self._costs = facts["units"]

@@ -41,8 +41,9 @@ def bellman_target(
     batch: Batch, discount: float, next_value: jax.Array, entropy_bonus: jax.Array
 ) -> jax.Array:
     """y = r + gamma (1 - terminated) (Q'(s', a') - alpha log pi(a'|s')); gamma^n over n steps."""
+    per_step = discount if batch.reward_discount is None else batch.reward_discount
     continues = 1.0 - batch.terminated
-    return batch.reward + batch.discount(discount) * continues * (next_value + entropy_bonus)
+    return batch.reward + batch.discount(per_step) * continues * (next_value + entropy_bonus)
 
 
 def build(config: RewardCriticConfig, spec: EnvSpec) -> RewardCritics:

@@ -11,6 +11,7 @@ import pytest
 
 from slsac import Agent
 from slsac.stats.bounds import discounted_cost_limit
+from slsac.training.discount import Discount
 from slsac.training.units import STEADY_VALUE, Units
 from slsac.types import Batch
 from tests.support.agents import small_config
@@ -77,7 +78,7 @@ def test_units_of_two_to_any_power_change_no_bit(tmp_path: Path, limit: float) -
 
 def test_units_by_hand() -> None:
     config = small_config("ProbeChoice-v0", units="scale-free", cost_limit=4.0)
-    units = Units(config, horizon=10)
+    units = Units(config, 10, Discount(config.reward_critic, 10))
     assert units.reward == 1.0
     units.add(3.0, 1.0)
     units.add(-1.0, 0.0)
@@ -96,7 +97,8 @@ def test_units_by_hand() -> None:
 
 
 def test_the_tasks_own_units_leave_everything_alone() -> None:
-    units = Units(small_config("ProbeChoice-v0"), horizon=10)
+    config = small_config("ProbeChoice-v0")
+    units = Units(config, 10, Discount(config.reward_critic, 10))
     units.add(3.0, 1.0)
     batch = Batch(*(np.float32([2.0]) for _ in Batch._fields))
     assert units.scaled(batch) == batch

@@ -1,8 +1,8 @@
 # `make train` and `make test` set everything up in .venv; nothing else is needed beforehand.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 ALGO ?= sl-sac-2
-ENV ?= SafetyWalker2dVelocity-v1
-STEPS ?= 60000
+ENV ?= SafetySwimmerVelocity-v1
+STEPS ?= 50000
 SEED ?= 0
 # Any flags of `slsac train`. Most presets let the multiplier rest for 100,000 steps or more, and a
 # shorter run would never be held to its limit: below 300,000 it rests for a third of the run.

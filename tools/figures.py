@@ -21,7 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
-from slsac.report.curves import COLOURS, colours, evaluation_band, logged_band, training_band
+from slsac.report.curves import COLOURS, colours, evaluation_band, training_band
+from slsac.report.published import reference
 from slsac.report.read import Group, find_runs, group_runs
 from slsac.report.table import summarise_runs
 from slsac.tasks import family
@@ -84,31 +85,43 @@ def count_steps_in_thousands(axis: Any) -> None:
     axis.set_xlim(left=0)
 
 
+LEARNED = ("Hopper", "Walker2d", "Swimmer", "PointCircle1")
+
+
 def learned_policy() -> Figure:
-    """SL-SAC 2 on Walker2d: the return rises while the tail of the cost is held at its limit."""
-    group = group_at("sl-sac-2/SafetyWalker2dVelocity-v1")
-    config = group.config
-    colour, tail_colour = COLOURS["sl-sac"], COLOURS["wcsac"]
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    training = training_band(group, "return")
-    left.plot(training.steps, training.mean, color=colour, label="training, sampled actions")
-    tail = logged_band(group, "window_cvar")
-    right.plot(tail.steps, tail.mean, color=tail_colour, linewidth=1.6,
-               label="training: CVaR, the mean of the\nworse half of recent episodes")  # fmt: skip
-    for axis, name in ((left, "return"), (right, "cost")):
-        evaluated = evaluation_band(group, f"{name}_mean")
-        axis.plot(evaluated.steps, evaluated.mean, "o", color=colour, markersize=3.5,
-                  label="evaluation, deterministic actions")  # fmt: skip
-        axis.axvspan(0, config.multiplier_warmup_steps, color=FAINT, alpha=0.13, linewidth=0)
-        axis.set_title(f"{name.capitalize()} of an episode")
-        axis.set_xlabel("environment steps (grey: random actions)")
-        count_steps_in_thousands(axis)
-    left.legend(loc="upper left", fontsize=8)
-    right.set_ylim(0, 105)
-    plot_limit(right, config.cost_limit)
-    right.annotate(f"limit {config.cost_limit:g}", (4_000, config.cost_limit + 3), fontsize=8)
-    right.legend(loc="upper right", fontsize=8)
+    """SL-SAC 2 on four tasks: evaluations of each seed, the paper's return, and the limit."""
+    groups = {
+        short_name(group.env): group for group in summarise_runs([RESULTS / "sl-sac-2"]).groups
+    }
+    figure = Figure(figsize=(10, 4.4), layout="constrained")
+    axes = figure.subplots(2, len(LEARNED), height_ratios=(3, 2), sharex="col")
+    for (of_return, of_cost), name in zip(axes.T, LEARNED, strict=True):
+        group = groups[name]
+        published = reference("sl-sac", group.env)
+        assert published is not None
+        for run in group.runs:
+            steps = [line["step"] for line in run.evaluations]
+            for axis, figures in ((of_return, "return_mean"), (of_cost, "cost_mean")):
+                axis.plot(steps, [line[figures] for line in run.evaluations], "o-",
+                          color=COLOURS["sl-sac"], linewidth=1.2, markersize=3)  # fmt: skip
+        of_return.axhline(published.episode_return, color=COLOURS["wcsac"], linestyle=":")
+        of_return.set_ylim(bottom=0)
+        of_return.set_title(name)
+        plot_limit(of_cost, group.config.cost_limit)
+        of_cost.set_ylim(0, 4 * group.config.cost_limit)
+        count_steps_in_thousands(of_cost)
+    axes[0][0].set_ylabel("return")
+    axes[1][0].set_ylabel("cost")
+    figure.legend(
+        handles=[
+            Line2D([], [], color=COLOURS["sl-sac"], marker="o", markersize=3,
+                   label="SL-SAC 2, a line for each seed"),
+            Line2D([], [], color=COLOURS["wcsac"], linestyle=":",
+                   label="the paper's SL-SAC after 1,000,000 steps"),
+            Line2D([], [], label="cost limit", **LIMIT_LINE),
+        ],
+        loc="outside upper center", ncols=3,
+    )  # fmt: skip
     return figure
 
 

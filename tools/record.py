@@ -26,7 +26,7 @@ from slsac.report.read import Run, command, group_runs
 from slsac.report.table import summarise_runs
 from slsac.runs import config_file, layout
 from slsac.runs.steps import completed_step
-from tools import figures
+from tools import figures, headline
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
@@ -46,6 +46,7 @@ TASK_PAGES = {
 }
 FILES = (layout.CONFIG, *layout.LOGS, layout.POLICY)
 START, END = "<!-- table -->", "<!-- end of table -->"
+HEADLINE = "<!-- headline -->", "<!-- end of headline -->"
 
 
 def record(run: Path, group: str) -> Path:
@@ -77,16 +78,22 @@ def pages() -> dict[Path, str]:
     """Every page with a generated table, and the text it should have."""
     summary = summarise_runs([RESULTS])
     texts = {
-        SUMMARY_PAGE: with_block(SUMMARY_PAGE, summary_table(summary.results)),
-        CERTIFICATE_PAGE: with_block(CERTIFICATE_PAGE, certificate_table()),
+        SUMMARY_PAGE: summary_page(summary.results),
+        CERTIFICATE_PAGE: with_block(CERTIFICATE_PAGE.read_text(), certificate_table()),
     }
     for env, name in TASK_PAGES.items():
         page = ROOT / "docs" / "results" / f"{name}.md"
         runs = [run for run in summary.runs if run.config.env == env]
         # Runs with the paper's settings first.
         runs.sort(key=lambda run: len(run.path.relative_to(RESULTS).parts))
-        texts[page] = with_block(page, task_table(runs))
+        texts[page] = with_block(page.read_text(), task_table(runs))
     return texts
+
+
+def summary_page(results: Sequence[GroupResult]) -> str:
+    """docs/results.md with both of its tables."""
+    text = with_block(SUMMARY_PAGE.read_text(), summary_table(results))
+    return with_block(text, markdown(headline.HEADER, headline.rows(results)), HEADLINE)
 
 
 def summary_table(results: Sequence[GroupResult]) -> str:
@@ -200,12 +207,13 @@ def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def with_block(page: Path, block: str) -> str:
-    """The page's text with what stands between its two marks replaced."""
-    before, mark, rest = page.read_text().partition(START)
-    if not mark or END not in rest:
-        raise SystemExit(f"{page} lacks the lines {START} and {END}")
-    return f"{before}{START}\n{block}{END}{rest.partition(END)[2]}"
+def with_block(text: str, block: str, marks: tuple[str, str] = (START, END)) -> str:
+    """A page's text with what stands between two marks replaced."""
+    start, end = marks
+    before, mark, rest = text.partition(start)
+    if not mark or end not in rest:
+        raise SystemExit(f"{before.partition(chr(10))[0]} lacks the lines {start} and {end}")
+    return f"{before}{start}\n{block}{end}{rest.partition(end)[2]}"
 
 
 def main() -> None:

@@ -339,3 +339,11 @@ def test_the_running_episode_counts_once_it_raises_the_recent_tail() -> None:
     # Before an episode has ended, only a cost that is over the limit already says anything.
     assert signal([], None, 9.0) is None
     assert signal([], None, 11.0) == 11.0
+
+
+def test_a_reserve_lowers_what_the_signal_is_held_against() -> None:
+    kept = replace(ASCENT, rule="relative", integral_gain=0.1, reserve=0.25)
+    rule = build(kept, cost_limit=20.0)
+    assert rule.limit == 15.0
+    # 18 is below the limit of 20, and a fifth above 15.
+    assert rule.update(rule.init(), 18.0).value == pytest.approx(1.0 + 0.1 * 0.2)

@@ -14,7 +14,7 @@ recent-cvar     CVaR of the episodes that ended within the last      cost_limit
 critic          mean charge of the cost critic for replayed actions  discounted_cost_limit
 ==============  ===================================================  ======================
 
-With violation = signal - limit, once per environment step (on-policy: per epoch):
+With violation = signal - (1 - reserve) limit, once per environment step (on-policy: per epoch):
 
 =========  =====================================================================================
 rule       update; the result is at most ``maximum`` and, but for relative, at least 0
@@ -87,7 +87,7 @@ class Multiplier(NamedTuple):
     """(state, signal) -> state, once per environment step, or on-policy once per epoch."""
     signal: Signal
     limit: float
-    """The limit in the signal's unit."""
+    """What the signal is held against, in its unit: the limit less the reserve."""
 
 
 def of_run(config: Config, horizon: int) -> Multiplier:
@@ -141,6 +141,7 @@ def build(
         "empirical-cvar": cvar, "mean": cvar, "recent-cvar": recent_cvar, "critic": of_critic,
     }  # fmt: skip
     limit = discounted_cost_limit if config.signal == "critic" else cost_limit
+    limit *= 1.0 - config.reserve
     init, update = _RULES[config.rule](config, limit)
     return Multiplier(init, update, signals[config.signal], limit)
 

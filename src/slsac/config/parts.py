@@ -234,6 +234,9 @@ class MultiplierConfig:
     """relative rule: lower bound; below 0 the limit of every state is looser than 1."""
     maximum: float
     """Upper bound; the pid rule's integral stops there as well (anti-windup)."""
+    reserve: float
+    """Share of the limit that the signal is to stay below it: a signal that is held at the limit
+    itself is over it half of the time."""
     proportional_gain: float
     """pid rule: weight of the smoothed violation."""
     integral_gain: float
@@ -266,7 +269,7 @@ class MultiplierConfig:
         require_at_least(2, self, "tightening_window")
         require_above_zero(self, "maximum", "recent_horizons")
         require_at_least(0, self, "critic_gain", "critic_bound")
-        require_below_one(self, "smoothing", "largest_tightening")
+        require_below_one(self, "smoothing", "largest_tightening", "reserve")
         require(self.initial <= self.maximum, "initial", self.initial, "at most maximum")
         require(
             self.rule != "relative" or self.minimum <= self.initial,

@@ -69,6 +69,7 @@ LATER_FIELDS = (
     "multiplier.minimum",
     "multiplier.proportional_gain",
     "multiplier.recent_horizons",
+    "multiplier.reserve",
     "multiplier.smoothing",
     "multiplier.tighten",
     "multiplier.tightening_window",

@@ -18,7 +18,7 @@ class Lagrangian:
         self._episodes = episodes
         self.state = self._rule.init()
         self.limit = self._rule.limit
-        """The limit in the signal's unit."""
+        """What the signal is held against, in its unit."""
         self.running_cost = 0.0
         """What the present episode has cost so far."""
         self.critic_signal: float | None = None

@@ -1,0 +1,97 @@
+"""The table that docs/results.md begins with: the paper, SL-SAC and SL-SAC 2, task by task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from slsac.report.aggregate import GroupResult
+from slsac.report.published import ALGORITHM_ORDER, TASK_ORDER, Reference, reference
+from slsac.report.read import Run
+from tools.figures import follows_the_paper, short_name
+
+OURS, THEIRS = "sl-sac-2", "sl-sac"
+IN_A_ROW = 3
+"""Evaluations that must reach a return within the limit before it counts as held."""
+
+
+class Held(NamedTuple):
+    """When a return was first held safely."""
+
+    step: int
+    hours: float
+    """Of training by the clock up to then."""
+
+
+def held(run: Run, wanted: float) -> Held | None:
+    """When ``wanted`` had been reached within the limit by three evaluations in a row."""
+    in_a_row = 0
+    for line in run.evaluations:
+        safe = line["cost_mean"] <= run.config.cost_limit
+        in_a_row = in_a_row + 1 if safe and line["return_mean"] >= wanted else 0
+        if in_a_row == IN_A_ROW:
+            seconds = sum(row["seconds"] for row in run.timing if row["step"] <= line["step"])
+            return Held(line["step"], seconds / 3600)
+    return None
+
+
+def best_safe(env: str, limit: float) -> Reference | None:
+    """The published off-policy result with the highest return within the limit."""
+    algorithms = [algo for algo in ALGORITHM_ORDER if algo not in ("ppo-lag", "cpo")]
+    names = [*algorithms, *(f"{algo}/omnisafe" for algo in algorithms)]
+    found = [entry for name in names if (entry := reference(name, env))]
+    safe = [entry for entry in found if entry.cost <= limit]
+    return max(safe, key=lambda entry: entry.episode_return, default=None)
+
+
+def figures_of(entry: GroupResult | None) -> str:
+    """Return / cost, mean over seeds, with the number of steps."""
+    if entry is None:
+        return ""
+    over = "" if entry.safe else " (over)"
+    return f"{entry.episode_return.mean:,.1f} / {entry.cost.mean:.1f}{over}"
+
+
+def rows(results: Sequence[GroupResult]) -> list[tuple[str, ...]]:
+    """A row for each of the paper's tasks."""
+    known = {
+        (entry.group.env, entry.group.algo): entry
+        for entry in results
+        if follows_the_paper(entry.group)
+    }
+    lines = []
+    for env in TASK_ORDER:
+        paper, ours = reference(THEIRS, env), known.get((env, OURS))
+        assert paper is not None
+        best = best_safe(env, 25.0)
+        baselines = [
+            known[env, algo] for algo in ALGORITHM_ORDER if algo != THEIRS and (env, algo) in known
+        ]
+        safe = [entry for entry in baselines if entry.safe]
+        baseline = max(safe, key=lambda entry: entry.episode_return.mean, default=None)
+        lines.append((
+            short_name(env),
+            f"{paper.episode_return:,g} / {paper.cost:g}",
+            f"{best.episode_return:,g} / {best.cost:g}" if best else "",
+            figures_of(known.get((env, THEIRS))),
+            f"{baseline.group.algo} {figures_of(baseline)}" if baseline else "",
+            f"**{figures_of(ours)}**" if ours else "",
+            f"{ours.group.config.steps:,}" if ours else "",
+            str(len(ours.group.runs)) if ours else "",
+            until_held(ours, paper.episode_return) if ours else "",
+        ))  # fmt: skip
+    return lines
+
+
+def until_held(entry: GroupResult, wanted: float) -> str:
+    """Steps and hours of the slowest seed, or how many seeds got there."""
+    times = [held(run, wanted) for run in entry.group.runs]
+    reached = [time for time in times if time]
+    if len(reached) < len(times):
+        return f"not yet ({len(reached)} of {len(times)})"
+    slowest = max(reached)
+    return f"{slowest.step:,} steps, {slowest.hours:.1f} h"
+
+
+HEADER = ("task", "paper's SL-SAC", "best safe published", "sl-sac here", "best baseline here",
+          "sl-sac-2 here", "steps", "seeds", "paper's return held after")  # fmt: skip

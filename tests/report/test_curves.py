@@ -168,3 +168,20 @@ def test_any_logged_name_can_be_drawn(tmp_path: Path, capsys: pytest.CaptureFixt
     error = capsys.readouterr().err
     assert "of names 'lambda'; these runs have" in error
     assert "multiplier" in error
+
+
+def test_one_epoch_is_a_point_on_the_axis_of_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path / "runs" / "a")
+    log = run / "progress.jsonl"
+    log.write_text(log.read_text().splitlines()[0] + "\n")
+    figure = curves_figure(group_runs(find_runs([tmp_path]))[0], None, ["multiplier", "cost"])
+    for axis in figure.axes:
+        assert axis.get_xlim() == (0.0, 10_300.0)
+    (line,) = figure.axes[0].get_lines()
+    assert line.get_marker() == "o"
+    log.write_text("")
+    arguments = [str(tmp_path / "runs"), "--out", str(tmp_path / "x.svg"), "--of", "multiplier"]
+    assert main(["plot", *arguments]) == 2
+    assert "the rest is logged when an epoch ends, and none has yet" in capsys.readouterr().err

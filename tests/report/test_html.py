@@ -189,7 +189,7 @@ def test_several_tasks_calibration_and_a_run_that_is_still_going(tab: Page, tmp_
     assert [row[0] for row in rows(tab, "Runs")] == ["sac-lag"]
     assert len(rows(tab, "Return / cost")) == 2
     assert GOAL in tab.run("document.querySelector('#facts').innerText")
-    assert "None of the runs shown has been certified" in tab.run(
+    assert "The cost critic of none of the runs shown" in tab.run(
         "document.querySelector('#calibration').innerText"
     )
     assert tab.problems == []
@@ -439,6 +439,25 @@ def test_settings_of_one_algorithm_are_told_apart_and_another_limit_is_another_t
     assert dashes == ["none", "9 3 2 3"]
     tab.click("[data-settings='[c]']")
     assert tab.run("visible().map(g => g.label)") == ["sl-sac [a]"]
+    assert tab.problems == []
+
+
+def test_a_run_of_one_epoch_is_drawn_as_a_point_and_one_of_none_says_so(
+    tab: Page, tmp_path: Path
+) -> None:
+    run = make_run(tmp_path / "runs" / "a")
+    log = run / "progress.jsonl"
+    log.write_text(log.read_text().splitlines()[0] + "\n")
+    tab.open(report_of(tmp_path), 1200, 900)
+    assert tab.run("document.querySelectorAll('#multiplier circle').length") == 1
+    # The axis is the run's, not the epoch's.
+    assert texts(tab, "#multiplier .x-tick")[-1] == "10k"
+    log.write_text("")
+    tab.open(report_of(tmp_path), 1200, 900)
+    for chart in ("multiplier", "cvar"):
+        assert "logged when an epoch ends" in tab.run(
+            f"document.querySelector('#{chart}').innerText"
+        )
     assert tab.problems == []
 
 

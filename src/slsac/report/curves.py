@@ -218,6 +218,7 @@ def curves_figure(
         axis.set_xlabel("environment steps")
         axis.set_ylabel(f"{name} of an episode" if name in OF_EPISODES else _literal(name))
         axis.set_title(_literal(f"{task}: {name}"), fontsize=10, loc="left")
+        axis.set_xlim(0, 1.03 * max(group.config.steps for group in members))
         axis.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
         axis.xaxis.set_major_formatter(_steps_text)
         axis.grid(alpha=0.25)
@@ -258,7 +259,10 @@ def require_logged(groups: Sequence[Group], names: Sequence[str]) -> None:
     known = (columns - {"step", "epoch"}) | {*OF_EPISODES}
     for name in names:
         if name not in known:
-            raise InvalidInput(f"of names {name!r}; these runs have {', '.join(sorted(known))}")
+            early = "" if columns else "; the rest is logged when an epoch ends, and none has yet"
+            raise InvalidInput(
+                f"of names {name!r}; these runs have {', '.join(sorted(known))}{early}"
+            )
 
 
 def caption(groups: Sequence[Group], mark: dict[str, str], names: Sequence[str]) -> str:
@@ -280,7 +284,12 @@ def caption(groups: Sequence[Group], mark: dict[str, str], names: Sequence[str])
 def _draw(axis: Any, group: Group, name: str, look: Look) -> None:
     of_episodes = name in OF_EPISODES
     band = training_band(group, name) if of_episodes else logged_band(group, name)
-    axis.plot(band.steps, band.mean, look.line, color=look.colour, linewidth=1.4)
+    # One value makes no line.
+    alone = look.marker if np.isfinite(band.mean).sum() == 1 else None
+    axis.plot(
+        band.steps, band.mean, look.line, color=look.colour, linewidth=1.4, marker=alone,
+        markersize=4,
+    )  # fmt: skip
     axis.fill_between(
         band.steps, band.mean - band.deviation, band.mean + band.deviation,
         color=look.colour, alpha=0.18, linewidth=0,

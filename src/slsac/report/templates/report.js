@@ -192,7 +192,7 @@ function lineChart(id, { title, pick, points, limit, floor, log = false, digits 
     return spread.concat(points ? points(group).mean : []);
   }).map((value) => (value === null ? null : Math.min(value, most)));
   const [low, high] = extent(limit === undefined ? all : all.concat(limit * 1.15), floor);
-  const last = Math.max(...groups.map((group) => pick(group).steps.at(-1)));
+  const last = Math.max(...groups.map((group) => Math.max(group.steps, pick(group).steps.at(-1))));
   const { drawing, box, toX, toY, width } = frame(card, {
     title, height: 290, x: { low: 0, high: last, name: "environment steps" }, y: { low, high, log },
     label: `${title} over environment steps for ${groups.map((group) => group.label).join(", ")}`,
@@ -209,6 +209,9 @@ function lineChart(id, { title, pick, points, limit, floor, log = false, digits 
     const { line, band } = paths(pick(group), toX, (value) => Math.min(box.bottom, toY(value)));
     const { colour, shape: kind } = look.get(group.algo);
     if (band) clip.append(svg("path", { class: "band", d: band, fill: colour }));
+    const known = pick(group).mean.flatMap((mean, index) => (mean === null ? [] : [index]));
+    // One value makes no line.
+    if (known.length === 1) clip.append(shape(kind, toX(pick(group).steps[known[0]]), toY(pick(group).mean[known[0]]), 4, colour));
     clip.append(svg("path", { class: "line", d: line, stroke: colour, "data-algo": group.algo, "stroke-dasharray": group.dash }));
     if (points) {
       const marks = points(group);
@@ -410,7 +413,7 @@ function calibration() {
   const found = visible().flatMap((group) => group.calibration.map((one) => ({ algo: group.algo, ...one })));
   const place = byId("calibration");
   if (!found.length) {
-    place.replaceChildren(element("p", { class: "note" }, "None of the runs shown has been certified; `slsac certify RUN` writes the calibration.json that is drawn here."));
+    place.replaceChildren(element("p", { class: "note" }, "The cost critic of none of the runs shown has been compared with what episodes cost; `slsac certify RUN` does it where it can."));
     return;
   }
   place.replaceChildren(
@@ -463,10 +466,11 @@ function draw() {
   scatter("tradeoff", { title: "Return against mean cost", aside, cost: (one) => one.cost, name: "mean cost of an episode" });
   scatter("tail", { title: "Return against the tail", aside, cost: (one) => one.cvar, name: "CVaR of cost" });
   byId("curves-note").textContent = `Lines: training episodes, mean over the last ${panel.window_steps.map((steps) => steps.toLocaleString("en")).join(" / ")} steps, then over seeds; bands: standard deviation over seeds (one seed has none). Marks: deterministic evaluations.`;
+  const unlogged = visible().length ? "Nothing yet: it is logged when an epoch ends, and no run shown has come to that." : undefined;
   lineChart("return", { title: "Return of an episode", pick: (group) => group.curves.return, points: (group) => group.evaluations.return });
   lineChart("cost", { title: "Cost of an episode", pick: (group) => group.curves.cost, points: (group) => group.evaluations.cost, limit: panel.limit, digits: panel.cost_digits, floor: 0, log: logarithmic });
-  lineChart("multiplier", { title: "Multiplier λ", pick: (group) => group.multiplier, floor: 0, log: logarithmic, digits: 3, spikes: true, starts: (group) => group.acts_from, missing: "None of the algorithms shown has a multiplier." });
-  lineChart("cvar", { title: "CVaR of recent training episodes", pick: (group) => group.window_cvar, limit: panel.limit, digits: panel.cost_digits, floor: 0, log: logarithmic });
+  lineChart("multiplier", { title: "Multiplier λ", pick: (group) => group.multiplier, floor: 0, log: logarithmic, digits: 3, spikes: true, starts: (group) => group.acts_from, missing: unlogged });
+  lineChart("cvar", { missing: unlogged, title: "CVaR of recent training episodes", pick: (group) => group.window_cvar, limit: panel.limit, digits: panel.cost_digits, floor: 0, log: logarithmic });
   histograms();
   calibration();
   for (const marked of document.querySelectorAll("table [data-algo]")) marked.classList.toggle("off", !shown.has(marked.dataset.algo));

@@ -373,6 +373,10 @@ def test_the_multiplier_is_marked_where_it_begins_to_act(tab: Page, tmp_path: Pa
     )
     assert place == pytest.approx(0.4)
     assert texts(tab, "#cost .start-text") == []
+    # A second one is said in short, so that there is room for both.
+    make_run(tmp_path / "runs" / "c", "sac-lag", multiplier_warmup_steps=8_000)
+    tab.open(report_of(tmp_path), 420, 900)
+    assert texts(tab, "#multiplier .start-text") == ["acts from 4000", "8000"]
 
 
 def test_the_limits_text_is_where_no_curve_can_be(tab: Page, recorded: Path) -> None:

@@ -261,10 +261,10 @@ function beginnings(drawing, box, toX, groups, starts, last) {
   for (const step of steps) {
     const x = toX(step);
     drawing.append(svg("line", { class: "start", "data-step": step, x1: x, x2: x, y1: box.top, y2: box.bottom }));
-    const text = `acts from ${brief(step)}`;
+    const text = free === -Infinity ? `acts from ${brief(step)}` : brief(step);
     const right = x + 6.2 * text.length < box.right;
     const from = right ? x : x - 6.2 * text.length;
-    if (from < free) continue; // its line is there, and the hint has its step
+    if (from < free) continue; // its line is there
     drawing.append(svg("text", { class: "start-text", x, y: box.top - 8, "text-anchor": right ? "start" : "end" }, text));
     free = from + 6.2 * text.length + 8;
   }

@@ -14,11 +14,11 @@ RUN ?= runs/$(subst /,-,$(ALGO))-$(ENV)-$(SEED)
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check
 
-.PHONY: install train test check format bench clean
+.PHONY: install train test check format docs bench clean
 
 # Parts that not everybody needs: make install EXTRAS="metadrive ray report"
 EXTRAS ?=
-TESTED_EXTRAS := metadrive ray report video export wandb
+TESTED_EXTRAS := metadrive ray report video export wandb docs
 
 install: .venv/core.installed $(EXTRAS:%=.venv/%.installed)
 
@@ -63,8 +63,12 @@ format: .venv/dev.installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The site, in site/index.html: opened from the file system it needs neither a server nor a network.
+docs: .venv/docs.installed
+	$(BIN)/python -m mkdocs build
+
 bench: .venv/core.installed
 	$(BIN)/slsac bench
 
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv build dist site .pytest_cache .mypy_cache .ruff_cache

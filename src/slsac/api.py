@@ -39,9 +39,10 @@ from slsac.training.replay import copy_sparsely
 class Agent:
     """A safe reinforcement-learning agent on one task.
 
-    >>> agent = Agent("sl-sac", env="SafetyHopperVelocity-v1", seed=0, cost_limit=25.0)
-    >>> agent.learn(1_000_000)
-    >>> agent.predict(observation)
+    Examples:
+        >>> agent = Agent("sl-sac", env="SafetyHopperVelocity-v1", seed=0, cost_limit=25.0)
+        >>> agent.learn(1_000_000)
+        >>> agent.predict(observation)
     """
 
     def __init__(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
-from slsac.certificate.page import html_page
+from slsac.certificate.page import html_page, ticks
 from tests.support.certificates import certificate_of, with_small_costs
 
 
@@ -43,3 +45,25 @@ def test_where_the_largest_cost_comes_from(steps: int, largest: float | None, ro
     protocol = certificate.protocol._replace(costly_steps=steps, largest_cost=largest)
     page = html_page(certificate._replace(protocol=protocol), np.zeros(3))
     assert f"<td>Largest possible cost</td><td>{row}</td>" in page
+
+
+def test_the_axes_have_names_and_round_ticks() -> None:
+    # Forty-one episodes of which the dearest cost 82: the axis ends at 88.56.
+    page = html_page(certificate_of("sl-sac"), np.arange(0.0, 83.0, 2.0))
+    histogram, reliability = re.findall(r"<figure.*?</figure>", page)
+    assert re.findall(r'class="x-tick"[^>]*>([^<]+)', histogram) == ["0", "20", "40", "60", "80"]
+    # Two episodes in a bar at most.
+    assert re.findall(r'class="y-tick"[^>]*>([^<]+)', histogram) == ["0", "1", "2"]
+    assert ">cost of an episode<" in histogram
+    assert ">episodes<" in histogram
+    quarters = ["0", "0.25", "0.5", "0.75", "1"]
+    for axis in ("x", "y"):
+        assert re.findall(rf'class="{axis}-tick"[^>]*>([^<]+)', reliability) == quarters
+    assert ">predicted share<" in reliability
+    assert ">observed share<" in reliability
+
+
+def test_ticks_are_round_numbers_within_the_range() -> None:
+    assert ticks(0.0, 27.0, 6) == [0, 5, 10, 15, 20, 25]
+    assert ticks(-30.0, 27.0, 6) == [-30, -20, -10, 0, 10, 20]
+    assert ticks(0.0, 0.1, 4) == pytest.approx([0, 0.05, 0.1])

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 
 from slsac.cli import main
 from slsac.report.curves import (
     colours,
+    curves_figure,
     evaluation_band,
     logged,
     logged_band,
@@ -101,15 +107,50 @@ def test_a_task_has_one_row_whatever_the_settings(tmp_path: Path) -> None:
 def test_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_run(tmp_path / "runs" / "a")
     make_run(tmp_path / "runs" / "b", "sac-lag", "SafetyPointGoal1-v0")
-    svg, again, png = (tmp_path / name for name in ("x.svg", "y.svg", "x.png"))
-    for out in (svg, again, png):
-        assert main(["plot", str(tmp_path / "runs"), "--out", str(out)]) == 0
-    assert svg.read_bytes() == again.read_bytes()
-    assert svg.read_text().startswith("<?xml")
-    assert png.read_bytes().startswith(b"\x89PNG")
+    starts = {".svg": b"<?xml", ".png": b"\x89PNG", ".pdf": b"%PDF"}
+    for suffix, start in starts.items():
+        pictures = []
+        for name in ("x", "y"):
+            out = tmp_path / f"{name}{suffix}"
+            assert main(["plot", str(tmp_path / "runs"), "--out", str(out)]) == 0
+            pictures.append(out.read_bytes())
+        assert pictures[0].startswith(start)
+        assert pictures[0] == pictures[1]
     capsys.readouterr()
-    assert main(["plot", str(tmp_path / "runs"), "--out", "x.pdf"]) == 2
-    assert "must end in .png or .svg" in capsys.readouterr().err
+    assert main(["plot", str(tmp_path / "runs"), "--out", "x.gif"]) == 2
+    assert "must end in .png, .svg or .pdf" in capsys.readouterr().err
+
+
+def boxes(texts: Iterable[Text]) -> list[Bbox]:
+    """Where texts with something in them are drawn, in pixels."""
+    return [text.get_window_extent() for text in texts if text.get_text()]
+
+
+@pytest.mark.parametrize("steps", [5_000, 1_000_000, 10_000_000])
+def test_the_labels_of_an_axis_do_not_collide(tmp_path: Path, steps: int) -> None:
+    make_run(tmp_path / "a", steps=steps)
+    figure = curves_figure(group_runs(find_runs([tmp_path]))[0], None, ["return", "cost"])
+    FigureCanvasAgg(figure).draw()
+    for axis in figure.axes:
+        labels = boxes(axis.get_xticklabels())
+        assert len(labels) >= 4
+        gaps = [right.x0 - left.x1 for left, right in itertools.pairwise(labels)]
+        assert min(gaps) > 10.0
+
+
+def test_the_labels_of_limits_stand_beside_the_panel_and_apart(tmp_path: Path) -> None:
+    # 25 and its half are two pixels apart on an axis up to 2,000.
+    for name, limit in (("a", 25.0), ("b", 12.5)):
+        run = make_run(tmp_path / name, cost_limit=limit)
+        log = run / "episodes.jsonl"
+        log.write_text(log.read_text().replace('"cost": 90.0', '"cost": 2000.0'))
+    figure = curves_figure(group_runs(find_runs([tmp_path]))[0], None, ["cost"])
+    FigureCanvasAgg(figure).draw()
+    (panel,) = figure.axes
+    low, high = boxes(text for text in panel.texts if "limit" in text.get_text())
+    assert min(low.x0, high.x0) > panel.get_window_extent().x1
+    assert high.y0 > low.y1
+    assert high.x1 < figure.bbox.x1
 
 
 def test_any_logged_name_can_be_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,3 +168,20 @@ def test_any_logged_name_can_be_drawn(tmp_path: Path, capsys: pytest.CaptureFixt
     error = capsys.readouterr().err
     assert "of names 'lambda'; these runs have" in error
     assert "multiplier" in error
+
+
+def test_one_epoch_is_a_point_on_the_axis_of_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make_run(tmp_path / "runs" / "a")
+    log = run / "progress.jsonl"
+    log.write_text(log.read_text().splitlines()[0] + "\n")
+    figure = curves_figure(group_runs(find_runs([tmp_path]))[0], None, ["multiplier", "cost"])
+    for axis in figure.axes:
+        assert axis.get_xlim() == (0.0, 10_300.0)
+    (line,) = figure.axes[0].get_lines()
+    assert line.get_marker() == "o"
+    log.write_text("")
+    arguments = [str(tmp_path / "runs"), "--out", str(tmp_path / "x.svg"), "--of", "multiplier"]
+    assert main(["plot", *arguments]) == 2
+    assert "the rest is logged when an epoch ends, and none has yet" in capsys.readouterr().err

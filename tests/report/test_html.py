@@ -189,7 +189,7 @@ def test_several_tasks_calibration_and_a_run_that_is_still_going(tab: Page, tmp_
     assert [row[0] for row in rows(tab, "Runs")] == ["sac-lag"]
     assert len(rows(tab, "Return / cost")) == 2
     assert GOAL in tab.run("document.querySelector('#facts').innerText")
-    assert "None of the runs shown has been certified" in tab.run(
+    assert "The cost critic of none of the runs shown" in tab.run(
         "document.querySelector('#calibration').innerText"
     )
     assert tab.problems == []
@@ -245,6 +245,224 @@ def test_a_calibration_of_another_policy_is_not_shown(tmp_path: Path) -> None:
     assert calibration(loaded) is not None
     (run / "policy.safetensors").write_bytes(b"the policy after more training")
     assert calibration(loaded) is None
+
+
+def report_of(folder: Path) -> Path:
+    out = folder / "report.html"
+    assert main(["report", str(folder / "runs"), "--out", str(out)]) == 0
+    return out
+
+
+def texts(tab: Page, selector: str) -> list[str]:
+    return tab.run(
+        f"[...document.querySelectorAll({json.dumps(selector)})].map(e => e.textContent)"
+    )
+
+
+def test_it_opens_on_the_task_with_the_most_algorithms(tab: Page, tmp_path: Path) -> None:
+    make_run(tmp_path / "runs" / "a")
+    for algo in ("sac-lag", "cpo"):
+        make_run(tmp_path / "runs" / algo, algo, GOAL)
+    tab.open(report_of(tmp_path), 1200, 900)
+    assert tab.run("panel.env") == GOAL
+    assert texts(tab, "#panel option:checked") == [GOAL]
+    assert sorted(lines(tab, "return")) == ["cpo", "sac-lag"]
+
+
+def test_one_point_stands_in_the_middle_between_ticks_that_differ(
+    tab: Page, tmp_path: Path
+) -> None:
+    make_run(tmp_path / "runs" / "a", returns=[27.6, 27.6])
+    tab.open(report_of(tmp_path), 1200, 900)
+    # A quarter of 27.6 to both sides, and a margin.
+    assert texts(tab, "#tradeoff .y-tick") == ["20", "25", "30", "35"]
+    middle = tab.run(
+        "(() => { const s = document.querySelector('#tradeoff svg').getBoundingClientRect();"
+        "const p = document.querySelector('#tradeoff circle').getBoundingClientRect();"
+        "return (p.y + p.height / 2 - s.y) / s.height; })()"
+    )
+    assert 0.35 < middle < 0.65
+
+
+def test_ticks_have_the_digits_of_their_step(tab: Page, tmp_path: Path) -> None:
+    make_run(tmp_path / "runs" / "a")
+    tab.open(report_of(tmp_path), 1200, 900)
+    assert tab.run("[28, 28.25, 28.5].map(v => tickText(v, 0.25, 28.5))") == [
+        "28.00", "28.25", "28.50"
+    ]  # fmt: skip
+    assert tab.run("[0, 20000, 40000].map(v => tickText(v, 20000, 4e4))") == ["0", "20k", "40k"]
+    assert tab.run("[1e6, 1.5e6].map(v => tickText(v, 5e5, 1.5e6))") == ["1.0M", "1.5M"]
+
+
+@pytest.mark.parametrize("width", [420, 1280])
+def test_a_wide_table_scrolls_beside_its_first_column(
+    tab: Page, tmp_path: Path, width: int
+) -> None:
+    for algo in ("sl-sac", "wcsac", "sac-lag", "td3-lag", "sac-pid", "td3-pid", "cpo", "ppo-lag",
+                 "sl-sac-2", "sl-sac/pairs-1", "sl-sac/tail-1"):  # fmt: skip
+        make_run(tmp_path / "runs" / algo.replace("/", "-"), algo)
+    tab.open(report_of(tmp_path), width, 900)
+    table = "document.querySelector('[aria-label=\"Return / cost\"]')"
+    assert tab.run(f"{table}.scrollWidth > {table}.clientWidth")
+    assert tab.run(f"{table}.className") == "scroll grid more-right"
+    assert tab.run("document.documentElement.scrollWidth") == width
+    left = f"{table}.querySelector('td').getBoundingClientRect().x"
+    before = tab.run(left)
+    tab.run(f"{table}.scrollLeft = 1e6")
+    tab.run("edges()")
+    assert tab.run(left) == before
+    assert tab.run(f"{table}.className") == "scroll grid more-left"
+    # The last column is wholly inside.
+    assert tab.run(
+        f"{table}.querySelector('th:last-child').getBoundingClientRect().right"
+        f" <= {table}.getBoundingClientRect().right"
+    )
+
+
+@pytest.mark.parametrize("width", [420, 760, 1280])
+def test_a_long_name_breaks_between_its_words(tab: Page, tmp_path: Path, width: int) -> None:
+    make_run(tmp_path / "runs" / "a", env="SafetyHalfCheetahVelocity-v1")
+    tab.open(report_of(tmp_path), width, 900)
+    for place in ("#facts b", "td"):
+        assert "".join(texts(tab, f"{place} .word")).startswith("SafetyHalfCheetahVelocity-v1")
+        # Every word is on one line: it has one box.
+        assert tab.run(
+            f"[...document.querySelectorAll('{place} .word')].every(word => {{"
+            "const range = document.createRange(); range.selectNodeContents(word);"
+            "return range.getClientRects().length === 1; })"
+        )
+
+
+def spiked(run: Path) -> None:
+    """One epoch of a run has a multiplier of 500 beside others of at most 2."""
+    log = run / "progress.jsonl"
+    entries = [json.loads(line) for line in log.read_text().splitlines()]
+    more = [
+        {"step": 10_000 + 10 * i, "multiplier": 500.0 if i == 3 else 1.0, "window_cvar": 1.0}
+        for i in range(20)
+    ]
+    log.write_text("".join(json.dumps(line) + "\n" for line in entries + more))
+
+
+def test_a_spike_of_the_multiplier_leaves_the_rest_readable(tab: Page, tmp_path: Path) -> None:
+    run = make_run(tmp_path / "runs" / "a", multiplier_warmup_steps=4_000)
+    tab.open(report_of(tmp_path), 1200, 900)
+    assert texts(tab, "#multiplier .peak") == []
+    spiked(run)
+    tab.open(report_of(tmp_path), 1200, 900)
+    assert max(float(text) for text in texts(tab, "#multiplier .y-tick")) <= 2.0
+    assert texts(tab, "#multiplier .peak") == ["sl-sac 500"]
+    assert texts(tab, "#multiplier small") == ["cut above the dotted line"]
+    # On a logarithmic scale there is room for all of it.
+    tab.click("#log")
+    assert texts(tab, "#multiplier .peak") == []
+    assert "100" in texts(tab, "#multiplier .y-tick")
+
+
+def test_the_multiplier_is_marked_where_it_begins_to_act(tab: Page, tmp_path: Path) -> None:
+    make_run(tmp_path / "runs" / "a", multiplier_warmup_steps=4_000)
+    make_run(tmp_path / "runs" / "b", "cpo")  # on policy: from the start
+    tab.open(report_of(tmp_path), 1200, 900)
+    assert texts(tab, "#multiplier .start-text") == ["acts from 4000"]
+    # The axis goes from 0 to 10,000 steps.
+    place = tab.run(
+        "(() => { const a = document.querySelector('#multiplier .axis');"
+        "const s = document.querySelector('#multiplier .start');"
+        "return (s.x1.baseVal.value - a.x1.baseVal.value)"
+        " / (a.x2.baseVal.value - a.x1.baseVal.value); })()"
+    )
+    assert place == pytest.approx(0.4)
+    assert texts(tab, "#cost .start-text") == []
+    # A second one is said in short, so that there is room for both.
+    make_run(tmp_path / "runs" / "c", "sac-lag", multiplier_warmup_steps=8_000)
+    tab.open(report_of(tmp_path), 420, 900)
+    assert texts(tab, "#multiplier .start-text") == ["acts from 4000", "8000"]
+
+
+def test_the_limits_text_is_where_no_curve_can_be(tab: Page, recorded: Path) -> None:
+    for width in (420, 1280):
+        tab.open(recorded, width, 900)
+        for chart in ("cost", "cvar"):
+            assert tab.run(
+                f"(() => {{ const of = s => document.querySelector('#{chart} ' + s)"
+                ".getBoundingClientRect();"
+                "const text = of('.limit-text'); return text.left > of('.axis').right"
+                " && text.right <= of('svg').right + 12; })()"
+            )
+        assert tab.run(
+            "(() => { const of = s => document.querySelector('#tradeoff ' + s)"
+            ".getBoundingClientRect();"
+            "return of('.limit-text').bottom <= of('.unsafe-zone').top; })()"
+        )
+
+
+def test_runs_of_different_lengths_are_compared_at_the_common_step(
+    tab: Page, tmp_path: Path
+) -> None:
+    make_run(tmp_path / "runs" / "short", "sac-lag", returns=[50.0], costs=[7.0], steps=5_000,
+             multiplier_warmup_steps=1_000)  # fmt: skip
+    long = make_run(tmp_path / "runs" / "long", returns=[900.0], costs=[90.0],
+                    multiplier_warmup_steps=8_000)  # fmt: skip
+    log = long / "evaluations.jsonl"
+    half, end = log.read_text().splitlines()
+    early = {**json.loads(half), "return_mean": 40.0, "cost_mean": 3.0, "cost_cvar": 4.0}
+    log.write_text(f"{json.dumps(early)}\n{end}\n")
+    tab.open(report_of(tmp_path), 1200, 900)
+    assert sorted(lines(tab, "return")) == ["sac-lag", "sl-sac"]
+    found = tab.run("compared().map(g => [g.algo, g.return, g.cost, g.cvar])")
+    assert sorted(found) == [["sac-lag", 50, 7, 7], ["sl-sac", 40, 3, 4]]
+    facts = tab.run("document.querySelector('#facts').innerText")
+    assert "sac-lag: 50.0" in facts
+    assert "after 5,000 steps" in facts
+    assert "2 of 2 safe" in facts
+    note = tab.run("document.querySelector('#scatter-note').innerText")
+    assert "Not yet held to the limit at that step: sl-sac." in note
+    tab.click("#common")
+    found = tab.run("compared().map(g => [g.algo, g.return, g.cost, g.cvar])")
+    assert sorted(found) == [["sac-lag", 50, 7, 7], ["sl-sac", 900, 90, 90]]
+    assert "1 of 2 safe" in tab.run("document.querySelector('#facts').innerText")
+    # Without the short run there is nothing to choose.
+    tab.click(".chip[data-algo='sac-lag']")
+    assert tab.run("document.querySelector('#common').offsetParent") is None
+    assert tab.problems == []
+
+
+def test_settings_of_one_algorithm_are_told_apart_and_another_limit_is_another_task(
+    tab: Page, tmp_path: Path
+) -> None:
+    make_run(tmp_path / "runs" / "a")
+    make_run(tmp_path / "runs" / "b", policy__hidden=(8, 8))
+    make_run(tmp_path / "runs" / "c", cost_limit=5.0)
+    tab.open(report_of(tmp_path), 1200, 900)
+    assert texts(tab, "#panel option") == [f"{HOPPER} limit 25", f"{HOPPER} limit 5"]
+    assert tab.run("visible().map(g => g.label)") == ["sl-sac [a]", "sl-sac [c]"]
+    dashes = tab.run(
+        "[...document.querySelectorAll('#return .line')]"
+        ".map(path => path.getAttribute('stroke-dasharray'))"
+    )
+    assert dashes == ["none", "9 3 2 3"]
+    tab.click("[data-settings='[c]']")
+    assert tab.run("visible().map(g => g.label)") == ["sl-sac [a]"]
+    assert tab.problems == []
+
+
+def test_a_run_of_one_epoch_is_drawn_as_a_point_and_one_of_none_says_so(
+    tab: Page, tmp_path: Path
+) -> None:
+    run = make_run(tmp_path / "runs" / "a")
+    log = run / "progress.jsonl"
+    log.write_text(log.read_text().splitlines()[0] + "\n")
+    tab.open(report_of(tmp_path), 1200, 900)
+    assert tab.run("document.querySelectorAll('#multiplier circle').length") == 1
+    # The axis is the run's, not the epoch's.
+    assert texts(tab, "#multiplier .x-tick")[-1] == "10k"
+    log.write_text("")
+    tab.open(report_of(tmp_path), 1200, 900)
+    for chart in ("multiplier", "cvar"):
+        assert "logged when an epoch ends" in tab.run(
+            f"document.querySelector('#{chart}').innerText"
+        )
+    assert tab.problems == []
 
 
 def test_signed_costs_are_drawn(tab: Page, tmp_path: Path) -> None:

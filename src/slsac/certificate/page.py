@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from html import escape
 
 import numpy as np
@@ -40,7 +41,8 @@ th { color: var(--soft); font-weight: 600; font-size: .85rem; }
 th:first-child, td:first-child { text-align: left; }
 .facts td { text-align: left; } .facts td:first-child { color: var(--soft); width: 11rem; }
 figure { margin: 1rem 0; break-inside: avoid; } svg { width: 100%; height: auto; }
-svg text { fill: var(--soft); font-size: 12px; } code { overflow-wrap: anywhere; }
+svg text { fill: var(--soft); font-size: 12px; }
+.scroll { overflow-x: auto; } .scroll td { white-space: nowrap; } code { overflow-wrap: anywhere; }
 @media print { body { padding: 0; font-size: 12px; } h2 { break-after: avoid; } }
 """
 OUTCOMES: dict[Outcome, tuple[str, str]] = {
@@ -116,8 +118,9 @@ def _cvar(statements: list[CvarStatement], digits: int, sure: str) -> str:
         )
     return (
         "<h2>Mean cost of the worst episodes (CVaR)</h2>"
-        f"<table><tr><th>worst share</th><th>episodes in it</th><th>estimate</th>"
-        f"<th>{sure} interval</th><th>{sure} upper bound</th></tr>{rows}</table>"
+        f'<div class="scroll"><table><tr><th>worst share</th><th>episodes in it</th>'
+        f"<th>estimate</th><th>{sure} interval</th><th>{sure} upper bound</th></tr>"
+        f"{rows}</table></div>"
         '<p class="soft">The interval resamples the episodes and cannot know of costs that were '
         "never seen. The upper bound assumes nothing but the largest cost an episode can have, "
         "and holds for all rows together.</p>"
@@ -209,17 +212,18 @@ def _largest_cost(protocol: Protocol) -> str:
 
 def _histogram(costs: np.ndarray, limit: float) -> str:
     """Episode costs as bars, and the limit as a line."""
-    width, height, left, bottom = 760, 200, 40, 30
+    width, height, left, bottom = 480, 210, 58, 48
     start = min(0.0, float(costs.min()))
     end = start + (max(float(costs.max()), limit, 1e-9) - start) * 1.08
     counts, edges = np.histogram(costs, bins=40, range=(start, end))
+    ups = [tick for tick in ticks(0.0, max(1.0, float(counts.max())), 4) if tick == int(tick)]
     top = max(1, int(counts.max()))
 
     def x(cost: float) -> float:
         return left + (width - left - 10) * (cost - start) / (end - start)
 
     def y(count: float) -> float:
-        return height - bottom - (height - bottom - 20) * count / top
+        return height - bottom - (height - bottom - 26) * count / top
 
     bars = "".join(
         f'<rect x="{x(low):.1f}" y="{y(count):.1f}" width="{x(high) - x(low) - 1:.1f}" '
@@ -227,26 +231,48 @@ def _histogram(costs: np.ndarray, limit: float) -> str:
         for count, low, high in zip(counts, edges, edges[1:], strict=False)
         if count
     )
-    side = "end" if limit > start + 0.8 * (end - start) else "start"
-    shift = -6 if side == "end" else 6
-    return (
-        f'<figure><svg viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="Histogram of episode costs">{bars}'
-        f'<line x1="{left}" x2="{width - 10}" y1="{y(0)}" y2="{y(0)}" stroke="var(--line)"/>'
-        f'<line x1="{x(limit):.1f}" x2="{x(limit):.1f}" y1="8" y2="{y(0)}" stroke="var(--limit)" '
-        f'stroke-width="2" stroke-dasharray="5 3"/>'
-        f'<text x="{x(limit) + shift:.1f}" y="18" text-anchor="{side}" '
-        f'style="fill:var(--limit)">limit {limit:g}</text>'
-        f'<text x="{left}" y="{height - 8}">{start:.3g}</text>'
-        f'<text x="{width - 10}" y="{height - 8}" text-anchor="end">{end:.3g}</text>'
-        f'<text x="{left - 6}" y="{y(top) + 4:.1f}" text-anchor="end">{top}</text></svg>'
-        "<figcaption>Cost of each episode (across) and how many had it.</figcaption></figure>"
+    grid = "".join(
+        f'<line x1="{left}" x2="{width - 10}" y1="{y(up):.1f}" y2="{y(up):.1f}" '
+        f'stroke="var(--line)"/><text class="y-tick" x="{left - 6}" y="{y(up) + 4:.1f}" '
+        f'text-anchor="end">{up:g}</text>'
+        for up in ups
     )
+    acrosses = "".join(
+        f'<line x1="{x(cost):.1f}" x2="{x(cost):.1f}" y1="{y(0)}" y2="{y(0) + 5}" '
+        f'stroke="var(--soft)"/><text class="x-tick" x="{x(cost):.1f}" y="{y(0) + 19}" '
+        f'text-anchor="middle">{cost:.12g}</text>'
+        for cost in ticks(start, end, 6)
+    )
+    middle = (26 + y(0)) / 2
+    return (
+        f'<figure style="max-width:36rem"><svg viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="Histogram of episode costs">{grid}{bars}{acrosses}'
+        f'<line x1="{left}" x2="{width - 10}" y1="{y(0)}" y2="{y(0)}" stroke="var(--soft)"/>'
+        f'<line x1="{x(limit):.1f}" x2="{x(limit):.1f}" y1="18" y2="{y(0)}" stroke="var(--limit)" '
+        f'stroke-width="2" stroke-dasharray="5 3"/>'
+        f'<text x="{x(limit):.1f}" y="13" text-anchor="middle" '
+        f'style="fill:var(--limit)">limit {limit:g}</text>'
+        f'<text x="{(left + width - 10) / 2}" y="{height - 6}" text-anchor="middle">'
+        "cost of an episode</text>"
+        f'<text transform="translate(13 {middle:.1f}) rotate(-90)" text-anchor="middle">'
+        "episodes</text></svg>"
+        f"<figcaption>Costs of the {len(costs)} episodes. Bars in the limit's colour lie wholly "
+        "over it.</figcaption></figure>"
+    )
+
+
+def ticks(low: float, high: float, count: int) -> list[float]:
+    """Round numbers from ``low`` to ``high``, about ``count`` of them."""
+    rough = (high - low) / count
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = power * next(factor for factor in (1, 2, 5, 10) if factor * power >= rough * 0.999)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [number * step for number in range(first, last + 1)]
 
 
 def _reliability(nominal: list[float], observed: list[float]) -> str:
     """Predicted against realised shares; the curve of a perfect critic is the diagonal."""
-    size, edge = 260, 36
+    size, edge = 280, 52
 
     def at(across: float, up: float) -> tuple[float, float]:
         return edge + (size - edge - 8) * across, size - edge - (size - edge - 8) * up
@@ -256,16 +282,30 @@ def _reliability(nominal: list[float], observed: list[float]) -> str:
 
     curve = " ".join(point(a, b) for a, b in zip(nominal, observed, strict=True))
     (x0, y0), (x1, y1) = at(0.0, 0.0), at(1.0, 1.0)
+    shares = (0.0, 0.25, 0.5, 0.75, 1.0)
+    acrosses = "".join(
+        f'<line x1="{at(share, 0)[0]}" x2="{at(share, 0)[0]}" y1="{y0}" y2="{y0 + 4}" '
+        f'stroke="var(--soft)"/><text class="x-tick" x="{at(share, 0)[0]}" y="{y0 + 17}" '
+        f'text-anchor="middle">{share:g}</text>'
+        for share in shares
+    )
+    ups = "".join(
+        f'<line x1="{x0}" x2="{x1}" y1="{at(0, share)[1]}" y2="{at(0, share)[1]}" '
+        f'stroke="var(--line)"/><text class="y-tick" x="{x0 - 6}" y="{at(0, share)[1] + 4}" '
+        f'text-anchor="end">{share:g}</text>'
+        for share in shares
+    )
+    middle = (y0 + y1) / 2
     return (
         f'<figure style="max-width:22rem"><svg viewBox="0 0 {size} {size}" role="img" '
         f'aria-label="Reliability curve"><rect x="{x0}" y="{y1}" width="{x1 - x0}" '
-        f'height="{y0 - y1}" fill="none" stroke="var(--line)"/>'
+        f'height="{y0 - y1}" fill="none" stroke="var(--line)"/>{acrosses}{ups}'
         f'<line x1="{x0}" y1="{y0}" x2="{x1}" y2="{y1}" stroke="var(--soft)" '
         f'stroke-dasharray="4 4"/><polyline points="{curve}" fill="none" stroke="var(--bar)" '
-        f'stroke-width="2.5"/><text x="{x0}" y="{size - 16}">0</text>'
-        f'<text x="{x1}" y="{size - 16}" text-anchor="end">1</text>'
-        f'<text x="{x0 - 6}" y="{y1 + 10}" text-anchor="end">1</text></svg>'
-        "<figcaption>Share of costs that should stay below a predicted quantile (across) and the "
-        "share that did (up). Above the diagonal the critic is cautious, below it bold; many equal "
+        f'stroke-width="2.5"/><text x="{(x0 + x1) / 2}" y="{size - 14}" text-anchor="middle">'
+        f'predicted share</text><text transform="translate(13 {middle:.1f}) rotate(-90)" '
+        'text-anchor="middle">observed share</text></svg>'
+        "<figcaption>The share of costs that should stay below a predicted quantile, and the "
+        "share that did. Above the diagonal the critic is cautious, below it bold; many equal "
         "costs lift the curve by themselves.</figcaption></figure>"
     )

@@ -1,4 +1,4 @@
-"""``slsac plot``: training curves as PNG or SVG."""
+"""``slsac plot``: training curves as PNG, SVG or PDF."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HELP = "draw training curves"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_runs(parser)
-    parser.add_argument("--out", required=True, help="file to write, .png or .svg")
+    parser.add_argument("--out", required=True, help="file to write, .png, .svg or .pdf")
     parser.add_argument(
         "--of", nargs="+", metavar="NAME",
         help=f"what to draw (return cost): any name in {PROGRESS}, as in --of multiplier "

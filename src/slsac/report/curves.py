@@ -10,7 +10,7 @@ import math
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from slsac.errors import InvalidInput
 from slsac.formatting import printable
 from slsac.report.read import Group, Run
 from slsac.report.table import algorithms, marks, summarise_runs, task_label
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 GRID_POINTS = 150
 COLOURS = {
@@ -31,6 +34,10 @@ OF_EPISODES = ("return", "cost")
 """What is drawn from the training episodes, smoothed, with the evaluations as points."""
 OLDER_NAMES = {"window_cvar": "window_signal"}
 """The oldest recorded runs' name of a logged figure."""
+UNDATED: dict[str, dict[str, Any]] = {
+    ".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}
+}  # fmt: skip
+"""The endings of a picture's name, and the metadata that keeps its bytes the same."""
 IN_COST_UNITS = ("cost", "window_mean", "window_cvar")
 """What the cost limit is drawn beside."""
 
@@ -155,24 +162,42 @@ def write_curves(
     mark: dict[str, str] | None = None,
     names: Sequence[str] = OF_EPISODES,
 ) -> None:
-    """Draw the training curves of all runs at or below ``runs`` as PNG or SVG.
+    """Draw the training curves of all runs at or below ``runs`` as PNG, SVG or PDF.
 
     Args:
         mark: letters of settings, where the picture stands beside a table that has some.
         names: what to draw: return, cost, or any other figure that is logged after each epoch.
     """
-    if out.suffix not in (".png", ".svg"):
-        raise InvalidInput(f"out is {str(out)!r}; its name must end in .png or .svg")
+    if out.suffix not in UNDATED:
+        raise InvalidInput(f"out is {str(out)!r}; its name must end in .png, .svg or .pdf")
     try:
         import matplotlib as mpl
-        from matplotlib.figure import Figure
-        from matplotlib.lines import Line2D
     except ImportError:
         raise InvalidInput(
             "plots need the extra 'report'; run `make install EXTRAS=report`"
         ) from None
     groups = summarise_runs(runs).groups
     require_logged(groups, names)
+    figure = curves_figure(groups, mark, names)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    # The same runs give the same bytes, with text as text, which makes smaller files.
+    with (
+        mpl.rc_context({"svg.hashsalt": "slsac", "svg.fonttype": "none", "pdf.fonttype": 42}),
+        warnings.catch_warnings(),
+    ):
+        # A name may have characters that the font lacks; a box stands for them.
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure.savefig(out, dpi=150, metadata=UNDATED[out.suffix])
+
+
+def curves_figure(
+    groups: Sequence[Group], mark: dict[str, str] | None, names: Sequence[str]
+) -> Figure:
+    """A row of panels for each task; see `write_curves`."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import MaxNLocator
+
     own = marks(groups)
     mark = own if mark is None else {settings: mark[settings] for settings in own}
     tasks = list(dict.fromkeys(group.env for group in groups))
@@ -193,7 +218,9 @@ def write_curves(
         axis.set_xlabel("environment steps")
         axis.set_ylabel(f"{name} of an episode" if name in OF_EPISODES else _literal(name))
         axis.set_title(_literal(f"{task}: {name}"), fontsize=10, loc="left")
-        axis.xaxis.set_major_formatter("{x:,.0f}")
+        axis.set_xlim(0, 1.03 * max(group.config.steps for group in members))
+        axis.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10], integer=True))
+        axis.xaxis.set_major_formatter(_steps_text)
         axis.grid(alpha=0.25)
         axis.spines[["top", "right"]].set_visible(False)
         if name in IN_COST_UNITS:
@@ -208,16 +235,15 @@ def write_curves(
     figure.supxlabel(
         _literal(caption(groups, mark, names)), x=0.005, ha="left", fontsize=7, color="0.35"
     )
-    out.parent.mkdir(parents=True, exist_ok=True)
-    metadata = {"Date": None} if out.suffix == ".svg" else {"Software": None}
-    # The same runs give the same bytes, with text as text, which makes smaller files.
-    with (
-        mpl.rc_context({"svg.hashsalt": "slsac", "svg.fonttype": "none"}),
-        warnings.catch_warnings(),
-    ):
-        # A name may have characters that the font lacks; a box stands for them.
-        warnings.filterwarnings("ignore", message="Glyph")
-        figure.savefig(out, dpi=150, metadata=metadata)
+    return figure
+
+
+def _steps_text(step: float, _: int | None = None) -> str:
+    """A number of steps in few characters: 500, 20k, 1.5M."""
+    for scale, suffix in ((1e6, "M"), (1e3, "k")):
+        if abs(step) >= scale:
+            return f"{step / scale:g}{suffix}"
+    return f"{step:g}"
 
 
 def _literal(text: str) -> str:
@@ -233,7 +259,10 @@ def require_logged(groups: Sequence[Group], names: Sequence[str]) -> None:
     known = (columns - {"step", "epoch"}) | {*OF_EPISODES}
     for name in names:
         if name not in known:
-            raise InvalidInput(f"of names {name!r}; these runs have {', '.join(sorted(known))}")
+            early = "" if columns else "; the rest is logged when an epoch ends, and none has yet"
+            raise InvalidInput(
+                f"of names {name!r}; these runs have {', '.join(sorted(known))}{early}"
+            )
 
 
 def caption(groups: Sequence[Group], mark: dict[str, str], names: Sequence[str]) -> str:
@@ -255,7 +284,12 @@ def caption(groups: Sequence[Group], mark: dict[str, str], names: Sequence[str])
 def _draw(axis: Any, group: Group, name: str, look: Look) -> None:
     of_episodes = name in OF_EPISODES
     band = training_band(group, name) if of_episodes else logged_band(group, name)
-    axis.plot(band.steps, band.mean, look.line, color=look.colour, linewidth=1.4)
+    # One value makes no line.
+    alone = look.marker if np.isfinite(band.mean).sum() == 1 else None
+    axis.plot(
+        band.steps, band.mean, look.line, color=look.colour, linewidth=1.4, marker=alone,
+        markersize=4,
+    )  # fmt: skip
     axis.fill_between(
         band.steps, band.mean - band.deviation, band.mean + band.deviation,
         color=look.colour, alpha=0.18, linewidth=0,
@@ -269,12 +303,19 @@ def _draw(axis: Any, group: Group, name: str, look: Look) -> None:
 
 
 def _draw_limits(axis: Any, groups: Sequence[Group]) -> None:
-    for limit in {group.config.cost_limit for group in groups}:
+    limits = sorted({group.config.cost_limit for group in groups})
+    for limit in limits:
         axis.axhline(limit, color="black", linestyle="--", linewidth=1)
-        axis.annotate(
-            f"limit {limit:g}", (1, limit), xycoords=("axes fraction", "data"),
-            xytext=(-4, 3), textcoords="offset points", ha="right", fontsize=8,
-        )  # fmt: skip
     drawn = np.concatenate([np.asarray(line.get_ydata(), float) for line in axis.get_lines()])
     if not (drawn < 0.0).any():  # costs may be signed
         axis.set_ylim(bottom=0)
+    # Beside the panel, where no curve can be, and one above the other.
+    bottom, top = axis.get_ylim()
+    free = -math.inf
+    for limit in limits:
+        height = max((limit - bottom) / (top - bottom), free)
+        axis.annotate(
+            f"limit {limit:g}", (1, height), xycoords="axes fraction", xytext=(4, 0),
+            textcoords="offset points", ha="left", va="center", fontsize=8,
+        )  # fmt: skip
+        free = height + 0.055

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -110,7 +111,7 @@ def as_html(section: Section) -> str:
 
     def data_cell(cell: Cell) -> str:
         algo = f' data-algo="{html.escape(cell.algo)}"' if cell.algo else ""
-        return f'<td class="{cell.style}"{algo}>{_html(cell.text)}</td>'
+        return f'<td class="{cell.style}"{algo}>{breakable(cell.text)}</td>'
 
     def header(name: str, column: tuple[Cell, ...]) -> str:
         # A column whose cells are all about one algorithm is hidden with them.
@@ -126,6 +127,14 @@ def as_html(section: Section) -> str:
         owner = f' data-algo="{html.escape(row[0].algo)}"' if row[0].algo else ""
         lines.append(f"<tr{owner}>" + "".join(map(data_cell, row)) + "</tr>")
     return "".join(lines) + "</tbody></table>"
+
+
+def breakable(text: str) -> str:
+    """HTML of a name that may break between its words alone: Safety, Hopper, Velocity-v1."""
+    words = re.split(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[:_/])(?=\w)", _html(text))
+    if len(words) == 1:
+        return words[0]
+    return "".join(f'<span class="word">{word}</span>' for word in words)
 
 
 def _html(text: str) -> str:

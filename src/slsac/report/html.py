@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from slsac._version import __version__
+from slsac.config import OffPolicyConfig
 from slsac.config.overrides import dotted, to_dict
 from slsac.errors import InvalidInput
 from slsac.formatting import cost_digits, one_line, printable
@@ -23,8 +25,10 @@ from slsac.report.aggregate import GroupResult
 from slsac.report.curves import (
     Band,
     colours,
+    curve_label,
     evaluation_band,
     logged_band,
+    looks,
     training_band,
     window_steps,
 )
@@ -36,6 +40,8 @@ from slsac.runs.identity import WITHOUT_EFFECT
 from slsac.runs.layout import CALIBRATION, CONFIG, POLICY, policy_digest
 from slsac.runs.schema import Optional, list_of, nullable, number, record, text
 
+DASHES = {"-": "none", "--": "7 4", "-.": "9 3 2 3", ":": "2 3"}
+"""The pattern of each of a curve's line styles."""
 RELIABILITY = record(
     {
         "nominal": list_of(number),
@@ -130,32 +136,63 @@ def data(summary: Summary) -> dict[str, Any]:
     """The data that the charts are drawn from."""
     mark = marks(summary.groups)
     colour = colours(summary.groups)
-    by_label: dict[str, list[Group]] = {}
-    for group in summary.groups:
-        by_label.setdefault(task_label(group, mark), []).append(group)
+    by_label = looks(summary.groups, mark)
     results = {id(result.group): result for result in summary.results}
+    panels = []
+    for (env, limit, stale), members in tasks(summary.groups).items():
+        # A mark is said where the algorithm alone would not tell two curves apart.
+        often = {algo for algo, count in Counter(g.algo for g in members).items() if count > 1}
+        limits = {group.config.cost_limit for group in summary.groups if group.env == env}
+        parts = [env, f"limit {limit:g}" if len(limits) > 1 else "", "(stale)" if stale else ""]
+        panels.append(
+            {
+                "label": " ".join(filter(None, parts)),
+                "rows": list(dict.fromkeys(task_label(group, mark) for group in members)),
+                "env": env,
+                "stale": stale,
+                "limit": limit,
+                "cost_digits": cost_digits(limit),
+                "window_steps": sorted({window_steps(group.runs[0]) for group in members}),
+                "groups": [
+                    {
+                        "label": f"{group.algo} {mark.get(group.settings, '')}".strip()
+                        if group.algo in often
+                        else group.algo,
+                        "mark": mark.get(group.settings, ""),
+                        "dash": DASHES[by_label[curve_label(group, mark)].line],
+                        **_group(group, results.get(id(group))),
+                    }
+                    for group in members
+                ],
+            }
+        )
     return {
         "algorithms": [{"name": algo, "colour": colour[algo]} for algo in colour],
-        "panels": [
-            {
-                "label": label,
-                "env": members[0].env,
-                "settings": members[0].settings,
-                "stale": members[0].stale,
-                "limit": members[0].config.cost_limit,
-                "cost_digits": cost_digits(members[0].config.cost_limit),
-                "window_steps": window_steps(members[0].runs[0]),
-                "groups": [_group(group, results.get(id(group))) for group in members],
-            }
-            for label, members in by_label.items()
-        ],
+        "panels": panels,
     }
+
+
+def tasks(groups: Iterable[Group]) -> dict[tuple[str, float, bool], list[Group]]:
+    """Groups that are compared: the same task and limit, however long and with what settings."""
+    compared: dict[tuple[str, float, bool], list[Group]] = {}
+    for group in groups:
+        key = (group.env, group.config.cost_limit, group.stale)
+        compared.setdefault(key, []).append(group)
+    return compared
 
 
 def _group(group: Group, result: GroupResult | None) -> dict[str, Any]:
     finished = result.finished if result else ()
+    config = group.config
+    by_seed = {run.config.seed: run for run in group.runs}
     return {
         "algo": group.algo,
+        "settings": group.settings,
+        "steps": config.steps,
+        # On policy the multiplier acts from the start.
+        "acts_from": config.multiplier_warmup_steps
+        if isinstance(config, OffPolicyConfig)
+        else None,
         "tail_fraction": group.config.tail_fraction,
         "seeds": [run.config.seed for run in group.runs],
         "return": result and result.episode_return.mean,
@@ -167,6 +204,7 @@ def _group(group: Group, result: GroupResult | None) -> dict[str, Any]:
                 "return": run.summary["return_mean"],
                 "cost": run.summary["cost_mean"],
                 "cvar": run.summary["cost_cvar"],
+                "evaluations": _evaluations(by_seed[run.seed]),
             }
             for run in finished
         ],
@@ -180,6 +218,19 @@ def _group(group: Group, result: GroupResult | None) -> dict[str, Any]:
         "window_cvar": _band(logged_band(group, "window_cvar")),
         "calibration": [curve for run in group.runs if (curve := calibration(run)) is not None],
     }
+
+
+def _evaluations(run: Run) -> list[dict[str, float]]:
+    """The means of every evaluation of a run, so that runs can be compared before their ends."""
+    return [
+        {
+            "step": line["step"],
+            "return": line["return_mean"],
+            "cost": line["cost_mean"],
+            "cvar": line["cost_cvar"],
+        }
+        for line in run.evaluations
+    ]
 
 
 def _band(band: Band) -> dict[str, list[float | None]]:

@@ -28,7 +28,11 @@ def listed() -> dict[str, str]:
     ("algo", "settings", "more"),
     [
         ("sl-sac", OFF_POLICY, set()),
-        ("sl-sac-2", OFF_POLICY | {"policy__temperature": 0.1}, set()),
+        (
+            "sl-sac-2",
+            OFF_POLICY | {"policy__temperature": 0.1},
+            {"`reward_critic.discount_span`, as in `sl-sac-2`"},
+        ),
         ("td3-pid", OFF_POLICY, set()),
         (
             "wcsac",
@@ -55,7 +59,8 @@ def test_a_run_logs_what_the_page_says(
 
 def test_every_line_of_the_page_is_logged_by_somebody() -> None:
     known = {"all", "off policy", "on policy", "`ppo-lag`", "`cpo`", "`multiplier.tighten`",
-             "`multiplier.signal` `critic`, as in `wcsac`"}  # fmt: skip
+             "`multiplier.signal` `critic`, as in `wcsac`",
+             "`reward_critic.discount_span`, as in `sl-sac-2`"}  # fmt: skip
     assert set(listed().values()) == known
     rows = re.findall(r"^\| `", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE)
     assert len(rows) == len(listed())

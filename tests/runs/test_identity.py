@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from slsac.cli import main
 from slsac.errors import InvalidInput, RunDamaged
 from slsac.runs import checkpoint, config_file, identity
 from slsac.runs.layout import CHECKPOINTS, CONFIG, REPLAY
@@ -43,6 +44,20 @@ def edit(run: Path, **fields: Any) -> None:
 
 def logs(run: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(run.glob("*.jsonl"))}
+
+
+def test_evaluating_a_config_changed_by_hand_says_so(
+    runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, _ = runs
+    said = []
+    for limit in (None, 99.0):
+        if limit:
+            edit(run, cost_limit=limit)
+        assert main(["evaluate", str(run), "--episodes", "1"]) == 0
+        said.append(capsys.readouterr().err)
+    assert "changed by hand" not in said[0]
+    assert "config.json was changed by hand since the run was made" in said[1]
 
 
 @pytest.mark.parametrize("field", [{"seed": 7}, {"cost_limit": 99.0}, {"steps": 900}])

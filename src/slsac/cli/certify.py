@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from slsac.cli.options import add_device, add_trust
+from slsac.cli.options import add_device, add_trust, say_if_edited
 from slsac.runs.layout import CERTIFICATE_PAGE
 
 HELP = "state a trained policy's tail risk, and how surely"
@@ -44,6 +44,7 @@ def run(options: argparse.Namespace) -> int:
             trust_env=options.trust_env,
             tick=tick,
         )
+    say_if_edited(folder)
     page = write(certificate, played, folder, base)
     print(plain_text(certificate))
     print(f"\nwritten to {page}, and beside it the same as JSON and the raw episodes")

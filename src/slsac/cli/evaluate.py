@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from slsac.cli.options import add_device, add_trust
+from slsac.cli.options import add_device, add_trust, say_if_edited
 from slsac.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInput("--video-episodes has no effect without --video")
     prepare(options.device)
     agent = Agent.load(options.run, trust_env=options.trust_env)
+    say_if_edited(Path(options.run))
     if options.video:
         _write_video(agent, options)
     result = agent.evaluate(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from pathlib import Path
 from typing import Any
 
 
@@ -54,3 +56,12 @@ def add_env_timeout(parser: argparse.ArgumentParser) -> None:
         "--env-timeout", type=float, metavar="SECONDS",
         help="stop if the env takes longer over a step or a reset; it gets a process of its own",
     )  # fmt: skip
+
+
+def say_if_edited(run: Path) -> None:
+    """Say on stderr that figures are not of the run as it was trained."""
+    from slsac.runs.config_file import read_identity
+    from slsac.runs.layout import CONFIG
+
+    if read_identity(run).edited:
+        print(f"slsac: {run / CONFIG} was changed by hand since the run was made", file=sys.stderr)

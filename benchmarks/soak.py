@@ -27,7 +27,7 @@ from slsac.runs import checkpoint
 from slsac.runs.layout import CHECKPOINTS, CONFIG, EXACT_LOGS, POLICY
 from slsac.runs.steps import completed_step
 
-ENV = "SafetyHopperVelocity-v1"
+ALGO, ENV = "sl-sac-2", "SafetyHopperVelocity-v1"
 EVERY = 100
 """Steps between checkpoints: a life must reach one, or it has been in vain."""
 SETTINGS = {
@@ -115,7 +115,8 @@ def compared(subject: str, kills: int, pairs: Sequence[tuple[Path, Path]]) -> di
 
 
 def soak_run(folder: Path, settings: dict[str, Any], kills: int, moments: random.Random) -> Any:
-    train = ["train", "--env", ENV, *flags(settings), "--steps", str(2 * EVERY * kills)]
+    task = ["--algo", ALGO, "--env", ENV]
+    train = ["train", *task, *flags(settings), "--steps", str(2 * EVERY * kills)]
     finish(slsac(*train, "--run", str(folder / "undisturbed")))
     run = folder / "killed"
     done = kill_often([*train, "--run", str(run)], ["resume", str(run)], [run], kills, moments)

@@ -66,6 +66,7 @@ MULTIPLIERS: dict[str, dict[str, Any]] = {
     "sl-sac-2": {
         "multiplier__integral_gain": 1e-2,
         "multiplier__maximum": 20.0,
+        "multiplier__reserve": 0.0,  # the best safe return is at the limit itself
         "policy__automatic_temperature": False,
     },
     "sac-lag": {"multiplier__learning_rate": 3e-4},

@@ -22,12 +22,12 @@ TESTED_EXTRAS := metadrive ray report video export wandb
 
 install: .venv/core.installed $(EXTRAS:%=.venv/%.installed)
 
-.venv/core.installed: requirements/core.txt requirements/safety-gymnasium.txt pyproject.toml
-	@test -n "$(PYTHON)" || { echo "Python 3.11 is needed; set PYTHON to its path"; exit 1; }
+.venv/core.installed: requirements/core.txt requirements/safety.txt pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 to 3.13 is needed; set PYTHON to its path"; exit 1; }
 	$(PYTHON) -m venv .venv
-	$(PIP) --requirement requirements/core.txt
-	$(PIP) --no-deps --requirement requirements/safety-gymnasium.txt
+	$(PIP) --requirement requirements/safety.txt
 	$(PIP) --no-deps --no-build-isolation --editable .
+	$(BIN)/slsac setup safety-gymnasium
 	@touch $@
 
 .venv/%.installed: requirements/%.txt .venv/core.installed

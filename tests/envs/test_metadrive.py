@@ -409,7 +409,9 @@ def test_without_the_simulator_training_says_what_to_install(
     monkeypatch.setattr(metadrive_assets.importlib.util, "find_spec", lambda name: None)
     assert main(["train", "--env", ENV, "--run", str(tmp_path / "run")]) == 2
     told = capsys.readouterr().err.strip()
-    assert told.startswith("slsac: MetaDrive is not installed; run `make install EXTRAS=metadrive`")
+    assert told.startswith(
+        "slsac: MetaDrive is not installed; run `pip install 'slsac[metadrive]'`"
+    )
     assert len(told.splitlines()) == 1
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import importlib.util
 import os
 import subprocess
 import sys
@@ -231,15 +230,6 @@ def test_dataclass_is_restored_after_loading() -> None:
         @dataclasses.dataclass
         class Broken:
             values: list[int] = []  # noqa: RUF008
-
-
-def test_missing_package_is_one_line_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] == "safety_gymnasium"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InvalidInput, match=r"--no-deps safety-gymnasium==1\.0\.0`") as info:
-        make_env("SafetyHopperVelocity-v1")
-    assert "\n" not in str(info.value)
 
 
 def test_render_needs_its_mode() -> None:

@@ -8,7 +8,6 @@ from statistics import median
 from typing import Any
 
 import jax
-import mujoco
 import numpy as np
 
 from slsac.algorithms.off_policy import policy as policies
@@ -82,6 +81,8 @@ def _play(env: SafetyGymnasiumEnv, actions: np.ndarray) -> None:
 
 
 def _run_physics(task: Any, actions: np.ndarray) -> None:
+    import mujoco
+
     for action in actions:
         task.data.ctrl[:] = action
         mujoco.mj_step(task.model, task.data, task.sim_conf.frameskip_binom_n)

@@ -24,6 +24,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from slsac.envs import safety_gymnasium_packages as packages
 from slsac.errors import InvalidInput, unknown_name
 from slsac.tasks import SAFETY_GYMNASIUM
 from slsac.types import EnvSpec, Step
@@ -87,11 +88,8 @@ def _load(module: str) -> ModuleType:
     _accept_length_one_joint_ids()
     if PACKAGE not in sys.modules:
         spec = importlib.util.find_spec(PACKAGE)
-        if spec is None or spec.submodule_search_locations is None:
-            raise InvalidInput(
-                "this env needs safety-gymnasium, which is not installed; "
-                "run `pip install --no-deps safety-gymnasium==1.0.0`"
-            )
+        assert spec is not None
+        assert spec.submodule_search_locations is not None
         bare = ModuleType(PACKAGE)
         bare.__path__ = list(spec.submodule_search_locations)
         bare.__file__ = spec.origin
@@ -101,7 +99,9 @@ def _load(module: str) -> ModuleType:
         with _lenient_dataclasses():
             return importlib.import_module(name)
     except ImportError as error:
-        raise InvalidInput(f"safety-gymnasium cannot be loaded: {error}") from error
+        raise InvalidInput(
+            f"safety-gymnasium cannot be loaded: {error}; run `{packages.COMMAND}`"
+        ) from error
 
 
 def _make_velocity(module: str, class_name: str) -> Any:
@@ -188,6 +188,7 @@ class SafetyGymnasiumEnv:
             raise InvalidInput(f"render_mode is {render_mode!r}; allowed: None or 'rgb_array'")
         if horizon is not None and horizon < 1:
             raise InvalidInput(f"horizon is {horizon}; allowed: at least 1")
+        packages.require_ready()
         self.env_id = env_id
         self.render_mode = render_mode
         task = SAFETY_GYMNASIUM[env_id]

@@ -26,7 +26,7 @@ import numpy as np
 
 from slsac.envs import safety_gymnasium_packages as packages
 from slsac.errors import InvalidInput, unknown_name
-from slsac.tasks import SAFETY_GYMNASIUM
+from slsac.tasks import AGENTS, SAFETY_GYMNASIUM
 from slsac.types import EnvSpec, Step
 
 PACKAGE = "safety_gymnasium"
@@ -80,6 +80,18 @@ def _accept_length_one_joint_ids() -> None:
     mujoco.MjModel.jnt = jnt
 
 
+def _number(value: Any) -> float:
+    return float(value.item() if isinstance(value, np.ndarray) else value)
+
+
+def _read_joint_angles() -> None:
+    """Doggo and Ant read each angle as ``float(array_of_one)``, which numpy 2.4 refuses.
+
+    A global of that name in their module is found before the builtin.
+    """
+    vars(_load("bases.base_agent"))["float"] = _number
+
+
 def _load(module: str) -> ModuleType:
     """A module of Safety-Gymnasium, imported without running the package's ``__init__``."""
     name = f"{PACKAGE}.{module}"
@@ -126,6 +138,7 @@ def _use_plain_sky() -> None:
 def _make_navigation(task_id: str, agent: str) -> Any:
     builder = _load("builder").Builder
     _use_plain_sky()
+    _read_joint_angles()
     with warnings.catch_warnings():
         # A float64 action box built from float32 bounds: gymnasium 1.x compares the two.
         warnings.filterwarnings("ignore", "overflow encountered in cast", RuntimeWarning)
@@ -148,16 +161,14 @@ VELOCITY_MODULES = {
     "Humanoid": "humanoid",
 }
 """The robots of the velocity tasks, and the middle part of their modules' names."""
-AGENTS = ("Point", "Car")
-"""The robots of the navigation tasks."""
 
 
 def _make(env_id: str) -> Any:
     """Safety-Gymnasium's own env behind an id of `slsac.tasks.SAFETY_GYMNASIUM`."""
     name = env_id.removeprefix("Safety")
     if SAFETY_GYMNASIUM[env_id].family == "velocity":
-        robot = name.removesuffix("Velocity-v1")
-        module = f"safety_{VELOCITY_MODULES[robot]}_velocity_v1"
+        robot, version = name.split("Velocity-")
+        module = f"safety_{VELOCITY_MODULES[robot]}_velocity_{version}"
         return _make_velocity(module, f"Safety{robot}VelocityEnv")
     return _make_navigation(env_id, next(agent for agent in AGENTS if name.startswith(agent)))
 

@@ -48,7 +48,7 @@ class FastNavigation:
     Args:
         patch_layouts: write an episode's layout into the compiled model. The tracking camera then
             keeps its heading, and what fades does not. False compiles every layout, as the
-            original does. Layouts with moving objects are always compiled.
+            original does. Layouts with mocap bodies or a racecar are always compiled.
     """
 
     def __init__(self, env: Any, resampling_error: type[Exception], patch_layouts: bool) -> None:
@@ -58,7 +58,10 @@ class FastNavigation:
         _require_known_settings(task)
         kind = _kind(task)
         self._fades = kind == "goal" and not patch_layouts and hasattr(task, "fadding_steps")
-        self._patch_layouts = patch_layouts and not task._mocaps
+        # The compiler gives a massless body (the racecar's frame) an inertial frame that depends on
+        # the layout, and contacts depend on that; and it measures what holds a mocap body.
+        massless = (task.model.body_mass == 0.0) & (task.model.body_weldid > 0)
+        self._patch_layouts = patch_layouts and not task._mocaps and not massless.any()
         self._bins, self._sight = task.lidar_conf.num_bins, task.lidar_conf.max_dist
         self._frames = task.sim_conf.frameskip_binom_n
         self._reward = {

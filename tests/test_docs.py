@@ -22,6 +22,7 @@ from slsac.config.presets import ALGORITHMS
 from slsac.envs import list_envs
 from slsac.errors import InvalidInput
 from slsac.report.read import find_runs
+from slsac.sweep.spec import EXPERIMENTS
 from tests.support.paths import ROOT
 from tools import config_reference, figures, record
 
@@ -31,7 +32,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 SOURCES = [
-    *(ROOT / "experiments").glob("*.yaml"),
+    *EXPERIMENTS.glob("*.yaml"),
     *(
         path
         for folder in ("src", "tests", "tools", "benchmarks", "examples")

@@ -1,6 +1,6 @@
 """The wheel: what it holds, and that it works in a venv of its own.
 
-Nothing is downloaded: the venv sees the packages that are here, without slsac and the simulators.
+Nothing is downloaded: the venv sees those of the packages here that the wheel's metadata ask for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pytest
 from slsac._version import __version__
 from slsac.sweep.spec import experiments
 from tests.support.paths import ROOT
-from tests.support.sites import PRESENT, SIMULATORS, link_packages
+from tests.support.sites import PRESENT, link_declared
 
 ENV = '''
 import gymnasium
@@ -73,8 +73,7 @@ def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a venv with the wheel and the packages of the core."""
     folder = tmp_path_factory.mktemp("venv")
     venv.create(folder, with_pip=True)
-    others = link_packages(folder / "others", without=(*SIMULATORS, "pip", "setuptools"))
-    (site(folder) / "others.pth").write_text(str(others))
+    link_declared(site(folder), "slsac")
     run(folder / "bin" / "pip", "install", "--quiet", "--no-index", "--no-deps", wheel)
     return folder
 
@@ -124,9 +123,8 @@ def test_setup_installs_the_tasks_and_says_what_it_does(fresh: Path, tmp_path: P
     assert missing.stderr.splitlines()[-1] == (
         "slsac: this task needs mujoco, which is not installed; run `slsac setup safety-gymnasium`"
     )
-    # The engine as it is here, and the package as a wheel: pip needs no index.
-    for entry in PRESENT.glob("mujoco*"):
-        (site(fresh) / entry.name).symlink_to(entry)
+    # What the extra brings as it is here, and the package as a wheel: pip needs no index.
+    link_declared(site(fresh), "slsac", "safety")
     wheels = tmp_path / "wheels"
     pack_installed("safety_gymnasium", wheels)
     offline = {**os.environ, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)}

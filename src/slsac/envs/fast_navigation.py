@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 
+from slsac.envs.safety_gymnasium_packages import REFERENCE_ENGINE
+
 NO_SENSORS = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
 AFTER_VELOCITY = int(mujoco.mjtStage.mjSTAGE_VEL)
 TURN = np.pi * 2
@@ -48,7 +50,8 @@ class FastNavigation:
     Args:
         patch_layouts: write an episode's layout into the compiled model. The tracking camera then
             keeps its heading, and what fades does not. False compiles every layout, as the
-            original does. Layouts with mocap bodies or a racecar are always compiled.
+            original does. Layouts with mocap bodies or a racecar are always compiled, and so is
+            every layout on another engine than the reference, whose compiler may differ.
     """
 
     def __init__(self, env: Any, resampling_error: type[Exception], patch_layouts: bool) -> None:
@@ -61,7 +64,9 @@ class FastNavigation:
         # The compiler gives a massless body (the racecar's frame) an inertial frame that depends on
         # the layout, and contacts depend on that; and it measures what holds a mocap body.
         massless = (task.model.body_mass == 0.0) & (task.model.body_weldid > 0)
-        self._patch_layouts = patch_layouts and not task._mocaps and not massless.any()
+        can_be_patched = not task._mocaps and not massless.any()
+        known_compiler = mujoco.__version__ == REFERENCE_ENGINE
+        self._patch_layouts = patch_layouts and can_be_patched and known_compiler
         self._bins, self._sight = task.lidar_conf.num_bins, task.lidar_conf.max_dist
         self._frames = task.sim_conf.frameskip_binom_n
         self._reward = {

@@ -89,6 +89,17 @@ def test_a_version_that_cannot_work_is_refused_in_one_line(
     assert done.stderr.splitlines()[-1] == f"InvalidInput: {said}"
 
 
+def test_an_engine_in_pieces_is_one_line_with_the_command(tmp_path: Path) -> None:
+    (tmp_path / "mujoco").mkdir()
+    (tmp_path / "mujoco" / "__init__.py").write_text("import mujoco._structs")
+    done = run(MAKE_TWO, pretend_version(tmp_path, "mujoco", "3.1.6"))
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "InvalidInput: mujoco 3.1.6 cannot be imported: No module named 'mujoco._structs'; "
+        "run `pip install --force-reinstall mujoco==3.1.6`"
+    )
+
+
 def test_setup_installs_what_the_extra_lists() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     listed = [text.partition(";")[0] for text in project["optional-dependencies"]["safety"]]

@@ -21,6 +21,8 @@ VERSION = "1.0.0"
 """The only version of safety-gymnasium whose tasks are known to be the published ones."""
 REFERENCE_ENGINE = "3.1.6"
 """The MuJoCo that repeats the trajectories of the stack that the tasks were published on."""
+FAST_ENGINES = (REFERENCE_ENGINE, "3.2.7")
+"""Engines on which fast stepping is tested to give the original's bits; on 4.0.0 it does not."""
 COMMAND = "slsac setup safety-gymnasium"
 EXTRA = re.compile(r"""^(?P<requirement>[^;]+);(?P<marker>.*)extra\s*==\s*['"]safety['"]""")
 
@@ -42,11 +44,25 @@ def require_ready() -> None:
             f"mujoco is {engine}; it must be at least {REFERENCE_ENGINE}; "
             f"run `pip install mujoco=={REFERENCE_ENGINE}`"
         )
+    try:
+        import mujoco  # noqa: F401
+    except ImportError as error:  # pip can leave it in pieces where another version was before
+        raise InvalidInput(
+            f"mujoco {engine} cannot be imported: {error}; "
+            f"run `pip install --force-reinstall mujoco=={engine}`"
+        ) from error
     if engine != REFERENCE_ENGINE:
         _say_once(
             f"slsac: mujoco is {engine}, not the reference engine ({REFERENCE_ENGINE}): "
             "trajectories differ from the published ones"
         )
+
+
+def has_fast_engine() -> bool:
+    """Whether the engine is one that `slsac.envs.fast_navigation` is tested on."""
+    import mujoco
+
+    return mujoco.__version__ in FAST_ENGINES
 
 
 def prepare(note: Callable[[str], None]) -> None:

@@ -19,9 +19,10 @@ from slsac.cli import main
 from slsac.config import OffPolicyConfig, OnPolicyConfig
 from slsac.config.overrides import field_names
 from slsac.config.presets import ALGORITHMS
-from slsac.envs import list_envs
 from slsac.errors import InvalidInput
 from slsac.report.read import find_runs
+from slsac.sweep.spec import EXPERIMENTS
+from slsac.tasks import AGENTS, GAITS, METADRIVE_ID, NAVIGATION, SAFETY_GYMNASIUM
 from tests.support.paths import ROOT
 from tools import config_reference, figures, record
 
@@ -31,7 +32,7 @@ PAGES = [
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 SOURCES = [
-    *(ROOT / "experiments").glob("*.yaml"),
+    *EXPERIMENTS.glob("*.yaml"),
     *(
         path
         for folder in ("src", "tests", "tools", "benchmarks", "examples")
@@ -194,8 +195,15 @@ def test_links_between_pages_lead_somewhere() -> None:
 
 def test_every_task_and_algorithm_has_its_place() -> None:
     tasks = (ROOT / "docs" / "tasks.md").read_text()
-    for name, _ in list_envs():
-        assert name in tasks or name.startswith("Probe")
+    assert f"can make ({len(SAFETY_GYMNASIUM)})" in tasks
+    assert METADRIVE_ID in tasks
+    for robot, (_, _, *speeds) in GAITS.items():
+        row = next(line for line in tasks.splitlines() if f"Safety{robot}Velocity |" in line)
+        assert [float(cell) for cell in row.split("|")[4:6]] == speeds
+    for name in NAVIGATION:
+        assert name in tasks or name.startswith(("Button", "Fading"))
+    for agent in AGENTS:
+        assert agent in tasks
     readme = (ROOT / "README.md").read_text()
     for name in ALGORITHMS:
         page = ROOT / "docs" / "algorithms" / f"{name}.md"

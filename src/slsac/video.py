@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
 import subprocess
 import sys
@@ -50,10 +51,10 @@ def prepare() -> None:
         import imageio_ffmpeg  # noqa: F401
     except ImportError:
         raise NoVideo(
-            "no video: it needs the extra 'video'; run `make install EXTRAS=video`"
+            "no video: it needs the extra 'video'; run `pip install 'slsac[video]'`"
         ) from None
-    if sys.platform != "linux":
-        return
+    if sys.platform != "linux" or importlib.util.find_spec("mujoco") is None:
+        return  # an env that draws by other means needs no backend of MuJoCo's
     asked = os.environ.get("MUJOCO_GL")
     tried = (asked,) if asked else BACKENDS
     backend = next(filter(can_draw, tried), None)

@@ -108,9 +108,29 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
-    for command, known in (("algos", list(ALGORITHMS)), ("envs", [env for env, _ in list_envs()])):
-        assert main([command]) == 0
-        assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == known
+    assert main(["algos"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(ALGORITHMS)
+    assert main(["envs"]) == 0
+    tasks, _, left_out = capsys.readouterr().out.partition("left out of Safety-Gymnasium:\n")
+    listed = [line.split()[0] for line in tasks.splitlines() if line.startswith("  ")]
+    assert listed == [env for env, _ in list_envs()]
+    assert "Vision-v0: observations are pictures" in left_out
+    assert "multi-agent tasks: slsac trains one agent" in left_out
+
+
+def test_tasks_can_be_searched(capsys: pytest.CaptureFixture[str]) -> None:
+    def ids(*words: str) -> list[str]:
+        assert main(["envs", *words]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        return [line.split()[0] for line in lines if line.startswith("  ")]
+
+    agents = ("Point", "Car", "Racecar", "Doggo", "Ant")
+    levels = [f"Safety{agent}Goal{level}-v0" for level in range(3) for agent in agents]
+    assert ids("GOAL") == levels
+    assert ids("goal", "doggo") == [f"SafetyDoggoGoal{level}-v0" for level in range(3)]
+    assert ids("gremlin") == [f"Safety{a}Button{level}-v0" for level in (1, 2) for a in agents]
+    assert main(["envs", "gaol"]) == 2
+    assert "no task has 'gaol' in its id or its line" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

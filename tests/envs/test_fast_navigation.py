@@ -70,7 +70,144 @@ def test_whole_episodes_have_the_same_bits(env_id: str) -> None:
         assert goals >= 9, "goals were reached, and drawn again"
 
 
-@pytest.mark.parametrize("env_id", ["SafetyPointGoal1-v0", "SafetyCarCircle1-v0"])
+# Each agent and each kind of task at least twice, mostly at the level with the most objects.
+WHOLE_EPISODES = [
+    "SafetyPointGoal2-v0", "SafetyPointPush1-v0", "SafetyPointButton1-v0", "SafetyCarButton2-v0",
+    "SafetyCarPush2-v0", "SafetyRacecarGoal1-v0", "SafetyRacecarCircle2-v0", "SafetyDoggoRun0-v0",
+    "SafetyDoggoGoal0-v0", "SafetyAntCircle0-v0", "SafetyAntRun0-v0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("env_id", WHOLE_EPISODES)
+def test_every_agent_and_kind_has_the_same_bits_over_a_whole_episode(env_id: str) -> None:
+    fast, original = both(env_id)
+    rng = np.random.default_rng(0)
+    # An ant that struggles falls over, which ends its episode.
+    strength = 0.01 if "Ant" in env_id else 1.0
+    assert np.array_equal(fast.reset(3), original.reset(3))
+    over = False
+    while not over:
+        if original._steps % 10 == 0:
+            action = rng.uniform(-strength, strength, fast.spec.action_size)
+        one, other = fast.step(action), original.step(action)
+        assert same(one, other), f"step {original._steps}"
+        over = one.terminated or one.truncated
+    assert one.truncated
+    assert fast._steps == fast.spec.horizon
+    assert np.array_equal(fast.env.task.data.qpos, original.env.task.data.qpos)
+    assert np.array_equal(fast.env.task.data.qvel, original.env.task.data.qvel)
+
+
+def move(env: SafetyGymnasiumEnv, name: str, place: np.ndarray) -> None:
+    """Put a free body somewhere in the plane, at rest."""
+    task = env.env.task
+    joint = task.model.joint(task.model.body(name).jntadr[0])
+    assert joint.type[0] == mujoco.mjtJoint.mjJNT_FREE
+    task.data.qpos[joint.qposadr[0] : joint.qposadr[0] + 2] = place
+    task.data.qvel[joint.dofadr[0] : joint.dofadr[0] + 6] = 0.0
+
+
+def place_of(env: SafetyGymnasiumEnv, body: str) -> np.ndarray:
+    return np.array(env.env.task.data.body(body).xpos[:2])
+
+
+@pytest.mark.parametrize(
+    ("env_id", "body"),
+    [
+        ("SafetyCarGoal2-v0", "vase3"),
+        ("SafetyRacecarGoal2-v0", "vase3"),
+        ("SafetyCarPush2-v0", "pillar1"),
+        ("SafetyDoggoPush2-v0", "pillar1"),
+        ("SafetyCarButton1-v0", "gremlin2obj"),
+        ("SafetyAntButton1-v0", "gremlin2obj"),
+        ("SafetyCarPush1-v0", "hazard0"),
+    ],
+)
+def test_touching_what_costs_costs_in_both(env_id: str, body: str) -> None:
+    fast, original = both(env_id)
+    before = {env.reset(5).tobytes() for env in (fast, original)}
+    assert len(before) == 1
+    nothing = np.zeros(fast.spec.action_size)
+    assert fast.step(nothing).cost == original.step(nothing).cost == 0.0
+    for env in (fast, original):
+        # A doggo further from the middle straddles a pillar and touches nothing.
+        move(env, "agent", place_of(env, body) + (0.05 if "Doggo" in env_id else 0.12))
+    steps = [(fast.step(nothing), original.step(nothing)) for _ in range(5)]
+    assert all(same(*pair) for pair in steps)
+    assert 1.0 in {one.cost for one, _ in steps}
+
+
+def test_a_vase_that_moves_untouched_costs_in_both() -> None:
+    pair = both("SafetyPointGoal2-v0")
+    for env in pair:
+        env.reset(0)
+        assert env.step(np.zeros(2)).cost == 0.0
+        task = env.env.task
+        at = task.model.joint("vase0").dofadr[0]
+        task.data.qvel[at : at + 2] = 1.0
+    fast, original = (env.step(np.zeros(2)) for env in pair)
+    assert same(fast, original)
+    assert fast.cost == 1.0
+
+
+def test_the_right_button_pays_and_blinds_the_lidar_and_a_wrong_one_costs() -> None:
+    fast, original = both("SafetyCarButton1-v0")
+    fast.reset(0)
+    original.reset(0)
+    buttons = original.env.task.buttons
+    wrong = (buttons.goal_button + 1) % buttons.num
+    lidar = slice(24, 40)  # after the car's 24 sensors
+    for button, reward, cost in ((wrong, 0.0, 1.0), (buttons.goal_button, 1.0, 0.0)):
+        for env in (fast, original):
+            move(env, "agent", place_of(env, f"button{button}") + 0.1)
+            env.env.task.last_dist_goal = env.env.task.agent.dist_xy(env.env.task.goal.pos)
+        steps = [(fast.step(np.zeros(2)), original.step(np.zeros(2))) for _ in range(12)]
+        assert all(same(*pair) for pair in steps)
+        assert max(one.cost for one, _ in steps) >= cost
+        assert (max(one.reward for one, _ in steps) > 0.9) == (reward == 1.0)
+        blind = [not one.observation[lidar].any() for one, _ in steps]
+        assert any(blind) == (reward == 1.0)
+
+
+def test_a_box_that_is_on_the_goal_is_given_another() -> None:
+    fast, original = both("SafetyCarPush1-v0")
+    for env in (fast, original):
+        env.reset(0)
+        move(env, "push_box", place_of(env, "goal"))
+    goal = place_of(original, "goal")
+    one, other = fast.step(np.zeros(2)), original.step(np.zeros(2))
+    assert same(one, other)
+    assert one.reward > 1.0
+    assert not np.array_equal(place_of(fast, "goal"), goal)
+    assert np.array_equal(place_of(fast, "goal"), place_of(original, "goal"))
+    assert same(fast.step(np.ones(2)), original.step(np.ones(2)))
+
+
+def test_actions_beyond_the_motors_range_are_clipped_as_the_original_does() -> None:
+    # 0.785 is rounded up in single precision, which bounds the box of actions.
+    fast, original = both("SafetyRacecarRun0-v0")
+    for env in (fast, original):
+        env.reset(0)
+    assert same(fast.step(np.ones(2)), original.step(np.ones(2)))
+    assert fast.env.task.data.ctrl.tolist() == [20.0, 0.785]
+
+
+def test_layouts_use_up_the_same_random_numbers() -> None:
+    fast, original = both("SafetyPointButton1-v0")
+    for seed in range(3):
+        assert np.array_equal(fast.reset(seed), original.reset(seed))
+        drawn = [
+            env.env.task.random_generator.random_generator.random_sample()
+            for env in (fast, original)
+        ]
+        assert drawn[0] == drawn[1]
+
+
+@pytest.mark.parametrize(
+    "env_id",
+    ["SafetyPointGoal1-v0", "SafetyCarCircle1-v0", "SafetyRacecarGoal2-v0", "SafetyDoggoPush2-v0",
+     "SafetyAntRun0-v0"],
+)  # fmt: skip
 def test_a_layout_is_written_as_the_compiler_writes_it(env_id: str) -> None:
     fast, original = both(env_id)
     for seed in range(4):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from slsac.envs.safety_gymnasium import SafetyGymnasiumEnv
-from slsac.tasks import SAFETY_GYMNASIUM
+from slsac.tasks import IN_THE_PAPER
 from tests.support.paths import ROOT
 
 RECORDS = ROOT / "tests" / "data" / "parity"
@@ -38,7 +38,7 @@ def random_episode(env: SafetyGymnasiumEnv, seed: int) -> tuple[float, float, in
     reason=f"trajectories are compared on mujoco {EXACT_ENGINE}; this is {mujoco.__version__}",
 )
 @pytest.mark.parametrize("seed", [0, 1])
-@pytest.mark.parametrize("env_id", SAFETY_GYMNASIUM)
+@pytest.mark.parametrize("env_id", IN_THE_PAPER)
 def test_first_steps_equal_the_recorded_ones(env_id: str, seed: int) -> None:
     record = np.load(RECORDS / f"{env_id}.npz")
     env = SafetyGymnasiumEnv(env_id)
@@ -55,7 +55,7 @@ def test_first_steps_equal_the_recorded_ones(env_id: str, seed: int) -> None:
     env.close()
 
 
-@pytest.mark.parametrize("env_id", SAFETY_GYMNASIUM)
+@pytest.mark.parametrize("env_id", IN_THE_PAPER)
 def test_random_policy_has_the_recorded_statistics(env_id: str) -> None:
     recorded = np.load(RECORDS / f"{env_id}.npz")["random_policy_episodes"]
     env = SafetyGymnasiumEnv(env_id)

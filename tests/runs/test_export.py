@@ -115,7 +115,7 @@ def test_a_recorded_run_is_exported_by_the_command(
 def test_without_onnx_the_cure_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     untrained("sl-sac", tmp_path / "run")
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(InvalidInput, match=r"install requirements/export\.txt"):
+    with pytest.raises(InvalidInput, match=r"pip install 'slsac\[export\]'"):
         export.export(tmp_path / "run", tmp_path / "policy.onnx")
 
 

@@ -43,6 +43,6 @@ def test_what_products_need_is_asked_for_before_training(
     spec = write_spec(tmp_path, products=[product])
     assert main(["sweep", str(spec), "--out", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
-    assert f"product {product!r} needs {package}; run `make install EXTRAS=report`" in error
+    assert f"product {product!r} needs {package}; run `pip install 'slsac[report]'`" in error
     assert error.count("\n") == 1
     assert not (tmp_path / "out").exists()

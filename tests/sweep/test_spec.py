@@ -15,13 +15,10 @@ from slsac.config.presets import preset
 from slsac.errors import InvalidInput
 from slsac.sweep import spec as grid
 from slsac.sweep.products import PRODUCTS
-from tests.support.paths import ROOT
 from tests.support.sweeps import SMALL_SPEC, write_spec
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "experiments").glob("*.yaml")), ids=lambda p: p.stem
-)
+@pytest.mark.parametrize("path", sorted(grid.EXPERIMENTS.glob("*.yaml")), ids=lambda p: p.stem)
 def test_every_shipped_spec_expands(path: Path, tmp_path: Path) -> None:
     spec = grid.load(path)
     assert spec.name == path.stem
@@ -32,8 +29,21 @@ def test_every_shipped_spec_expands(path: Path, tmp_path: Path) -> None:
         assert trial.config.steps == spec.steps
 
 
+def test_a_spec_is_found_by_its_path_or_by_the_name_of_one_that_comes_with_slsac(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert grid.find("quick") == grid.find("quick.yaml") == grid.EXPERIMENTS / "quick.yaml"
+    (tmp_path / "quick").write_text("mine")
+    assert grid.find("quick").read_text() == "mine"
+    with pytest.raises(
+        InvalidInput, match="spec 'qiuck' does not exist; it must be a YAML file or"
+    ):
+        grid.find("qiuck")
+
+
 def test_table1_is_the_papers_grid_with_the_papers_settings(tmp_path: Path) -> None:
-    spec = grid.load(ROOT / "experiments" / "table1.yaml")
+    spec = grid.load(grid.find("table1"))
     assert (len(spec.envs), len(spec.algos), len(spec.seeds)) == (10, 6, 5)
     trials = grid.expand(spec, tmp_path)
     assert len(trials) == 300

@@ -8,23 +8,22 @@ from statistics import median
 from typing import Any
 
 import jax
-import mujoco
 import numpy as np
 
 from slsac.algorithms.off_policy import policy as policies
 from slsac.bench.timing import Record, in_turns, ratio, seconds
 from slsac.config.presets import off_policy_preset
-from slsac.envs import list_envs, make_env
+from slsac.envs import make_env
 from slsac.envs.play import Lanes, Predict
 from slsac.envs.safety_gymnasium import SafetyGymnasiumEnv
 from slsac.evaluate import evaluate
 from slsac.networks import row_by_row
-from slsac.tasks import family
+from slsac.tasks import IN_THE_PAPER, family
 from slsac.types import EnvSpec, SafeEnv
 
 
 def tasks_of(*families: str) -> list[str]:
-    return [env_id for env_id, _ in list_envs() if family(env_id) in families]
+    return [env_id for env_id in IN_THE_PAPER if family(env_id) in families]
 
 
 def random_steps(envs: Iterable[str], rounds: int, steps: int) -> list[Record]:
@@ -82,6 +81,8 @@ def _play(env: SafetyGymnasiumEnv, actions: np.ndarray) -> None:
 
 
 def _run_physics(task: Any, actions: np.ndarray) -> None:
+    import mujoco
+
     for action in actions:
         task.data.ctrl[:] = action
         mujoco.mj_step(task.model, task.data, task.sim_conf.frameskip_binom_n)

@@ -1,18 +1,19 @@
-"""``slsac setup``: files that an optional part needs and its packages do not bring."""
+"""``slsac setup``: what an optional part needs and pip alone does not bring."""
 
 from __future__ import annotations
 
 import argparse
 
-HELP = "fetch what an optional part needs besides its packages"
+HELP = "install what an optional part needs and pip alone does not bring"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("part", choices=["metadrive"])
+    parser.add_argument("part", choices=["safety-gymnasium", "metadrive"])
 
 
 def run(options: argparse.Namespace) -> int:
-    from slsac.envs.metadrive_assets import prepare
+    from slsac.envs import metadrive_assets, safety_gymnasium_packages
 
-    prepare(print)
+    part = metadrive_assets if options.part == "metadrive" else safety_gymnasium_packages
+    part.prepare(print)
     return 0

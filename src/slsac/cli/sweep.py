@@ -20,7 +20,9 @@ RECORDED = Path("results")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("spec", type=Path, help="YAML file; see experiments/")
+    parser.add_argument(
+        "spec", help="YAML file, or the name of a spec that comes with slsac: quick, table1, ..."
+    )
     parser.add_argument("--out", type=Path, help="folder of the trials (runs/NAME)")
     parser.add_argument("--backend", choices=("local", "ray"), default="local")
     parser.add_argument("--workers", type=int, help="trials at once (as many as there is room for)")
@@ -39,6 +41,7 @@ def run(options: argparse.Namespace) -> int:
     from slsac.sweep.view import View
 
     _check(options)
+    options.spec = spec.find(options.spec)
     sweep = spec.load(options.spec)
     cores = sweep.cores_per_trial
     # Resolved: a Ray worker has another working directory.

@@ -47,8 +47,8 @@ def package_folder() -> Path:
     module = importlib.util.find_spec("metadrive")
     if module is None or module.origin is None:
         raise InvalidInput(
-            "MetaDrive is not installed; run `make install EXTRAS=metadrive` or "
-            f"`pip install metadrive-simulator=={VERSION}` (it needs Python below 3.12)"
+            "MetaDrive is not installed; run `pip install 'slsac[metadrive]'` and "
+            "`slsac setup metadrive` (it needs Python 3.11)"
         )
     version = importlib.metadata.version("metadrive-simulator")
     if version != VERSION:

@@ -30,7 +30,7 @@ from slsac.envs.sources import (
 )
 from slsac.envs.worker import WorkerEnv
 from slsac.errors import InvalidInput, unknown_name
-from slsac.tasks import METADRIVE_ID, SAFETY_GYMNASIUM, list_envs
+from slsac.tasks import METADRIVE_ID, SAFETY_GYMNASIUM, list_envs, why_left_out
 from slsac.types import EnvSpec, SafeEnv
 
 
@@ -157,6 +157,9 @@ def require_known(env_id: str) -> None:
     ours = [name for name, _ in list_envs()]
     if env_id in ours:
         return
+    reason = why_left_out(env_id)
+    if reason:
+        raise InvalidInput(f"env {env_id!r} is left out: {reason}; `slsac envs` lists the others")
     try:
         registered_spec(env_id)
     except (gym.error.Error, ImportError) as error:

@@ -24,8 +24,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from slsac.envs import safety_gymnasium_packages as packages
 from slsac.errors import InvalidInput, unknown_name
-from slsac.tasks import SAFETY_GYMNASIUM
+from slsac.tasks import AGENTS, SAFETY_GYMNASIUM
 from slsac.types import EnvSpec, Step
 
 PACKAGE = "safety_gymnasium"
@@ -79,6 +80,18 @@ def _accept_length_one_joint_ids() -> None:
     mujoco.MjModel.jnt = jnt
 
 
+def _number(value: Any) -> float:
+    return float(value.item() if isinstance(value, np.ndarray) else value)
+
+
+def _read_joint_angles() -> None:
+    """Doggo and Ant read each angle as ``float(array_of_one)``, which numpy 2.4 refuses.
+
+    A global of that name in their module is found before the builtin.
+    """
+    vars(_load("bases.base_agent"))["float"] = _number
+
+
 def _load(module: str) -> ModuleType:
     """A module of Safety-Gymnasium, imported without running the package's ``__init__``."""
     name = f"{PACKAGE}.{module}"
@@ -87,11 +100,8 @@ def _load(module: str) -> ModuleType:
     _accept_length_one_joint_ids()
     if PACKAGE not in sys.modules:
         spec = importlib.util.find_spec(PACKAGE)
-        if spec is None or spec.submodule_search_locations is None:
-            raise InvalidInput(
-                "this env needs safety-gymnasium, which is not installed; "
-                "run `pip install --no-deps safety-gymnasium==1.0.0`"
-            )
+        assert spec is not None
+        assert spec.submodule_search_locations is not None
         bare = ModuleType(PACKAGE)
         bare.__path__ = list(spec.submodule_search_locations)
         bare.__file__ = spec.origin
@@ -101,7 +111,9 @@ def _load(module: str) -> ModuleType:
         with _lenient_dataclasses():
             return importlib.import_module(name)
     except ImportError as error:
-        raise InvalidInput(f"safety-gymnasium cannot be loaded: {error}") from error
+        raise InvalidInput(
+            f"safety-gymnasium cannot be loaded: {error}; run `{packages.COMMAND}`"
+        ) from error
 
 
 def _make_velocity(module: str, class_name: str) -> Any:
@@ -126,6 +138,7 @@ def _use_plain_sky() -> None:
 def _make_navigation(task_id: str, agent: str) -> Any:
     builder = _load("builder").Builder
     _use_plain_sky()
+    _read_joint_angles()
     with warnings.catch_warnings():
         # A float64 action box built from float32 bounds: gymnasium 1.x compares the two.
         warnings.filterwarnings("ignore", "overflow encountered in cast", RuntimeWarning)
@@ -148,16 +161,14 @@ VELOCITY_MODULES = {
     "Humanoid": "humanoid",
 }
 """The robots of the velocity tasks, and the middle part of their modules' names."""
-AGENTS = ("Point", "Car")
-"""The robots of the navigation tasks."""
 
 
 def _make(env_id: str) -> Any:
     """Safety-Gymnasium's own env behind an id of `slsac.tasks.SAFETY_GYMNASIUM`."""
     name = env_id.removeprefix("Safety")
     if SAFETY_GYMNASIUM[env_id].family == "velocity":
-        robot = name.removesuffix("Velocity-v1")
-        module = f"safety_{VELOCITY_MODULES[robot]}_velocity_v1"
+        robot, version = name.split("Velocity-")
+        module = f"safety_{VELOCITY_MODULES[robot]}_velocity_{version}"
         return _make_velocity(module, f"Safety{robot}VelocityEnv")
     return _make_navigation(env_id, next(agent for agent in AGENTS if name.startswith(agent)))
 
@@ -169,7 +180,8 @@ class SafetyGymnasiumEnv:
         horizon: truncates after this many steps instead of the task's own number.
         render_mode: ``"rgb_array"`` allows ``render``; it draws with MuJoCo, off screen.
         stepping: ``"original"`` runs the navigation tasks' own ``step`` and ``reset``; ``"fast"``
-            gives the same bits several times faster.
+            gives the same bits several times faster. Engines that this is not tested on get the
+            original's in either case.
     """
 
     max_lanes = 10
@@ -188,6 +200,7 @@ class SafetyGymnasiumEnv:
             raise InvalidInput(f"render_mode is {render_mode!r}; allowed: None or 'rgb_array'")
         if horizon is not None and horizon < 1:
             raise InvalidInput(f"horizon is {horizon}; allowed: at least 1")
+        packages.require_ready()
         self.env_id = env_id
         self.render_mode = render_mode
         task = SAFETY_GYMNASIUM[env_id]
@@ -202,7 +215,7 @@ class SafetyGymnasiumEnv:
             self.env.reset(seed=0)
         self.stepping = stepping
         self._fast = None
-        if stepping == "fast" and self.family == "navigation":
+        if stepping == "fast" and self.family == "navigation" and packages.has_fast_engine():
             self._fast = _fast_navigation(self.env, patch_layouts=render_mode is None)
         box = self.env.action_space
         low, high = box.low.astype(np.float64), box.high.astype(np.float64)

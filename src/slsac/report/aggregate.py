@@ -207,7 +207,7 @@ def bootstrap_interval(
         from rliable import library
     except ImportError:
         raise InvalidInput(
-            "comparisons over seeds need the extra 'report'; run `make install EXTRAS=report`"
+            "comparisons over seeds need the extra 'report'; run `pip install 'slsac[report]'`"
         ) from None
     scores = samples[0] if len(samples) == 1 else list(samples)
     with seeded_numpy():

@@ -174,7 +174,7 @@ def write_curves(
         import matplotlib as mpl
     except ImportError:
         raise InvalidInput(
-            "plots need the extra 'report'; run `make install EXTRAS=report`"
+            "plots need the extra 'report'; run `pip install 'slsac[report]'`"
         ) from None
     groups = summarise_runs(runs).groups
     require_logged(groups, names)

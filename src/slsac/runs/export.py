@@ -127,8 +127,7 @@ def _write_onnx(file: Path, arrays: dict[str, np.ndarray], learned: TrainedRun) 
         from onnx import TensorProto, helper, numpy_helper
     except ImportError:
         raise InvalidInput(
-            "onnx is not installed; install requirements/export.txt, or the extra slsac[export]; "
-            "a .npz file needs nothing"
+            "onnx is not installed; run `pip install 'slsac[export]'`; a .npz file needs nothing"
         ) from None
     nodes: list[Any] = []
     constants: dict[str, np.ndarray] = {}

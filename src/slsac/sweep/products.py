@@ -39,7 +39,7 @@ def require_packages(names: Iterable[str], seeds: int) -> None:
         for package in product.packages + (product.packages_for_seeds if seeds > 1 else ()):
             if importlib.util.find_spec(package) is None:
                 raise InvalidInput(
-                    f"product {name!r} needs {package}; run `make install EXTRAS=report` or "
+                    f"product {name!r} needs {package}; run `pip install 'slsac[report]'` or "
                     "take it out of the spec's products"
                 )
 

@@ -40,8 +40,7 @@ class RayBackend:
             import ray
         except ImportError:
             raise InvalidInput(
-                "backend 'ray' needs the ray extra; install it with `pip install 'slsac[ray]'` or "
-                "`make install EXTRAS=ray`"
+                "backend 'ray' needs the extra 'ray'; run `pip install 'slsac[ray]'`"
             ) from None
         self._ray = ray
         self.slots: float = workers or math.inf

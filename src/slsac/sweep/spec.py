@@ -65,6 +65,27 @@ class Trial:
         return self.run.with_name(f"{self.run.name}.log")
 
 
+EXPERIMENTS = Path(__file__).parent / "experiments"
+"""Specs that are part of the package and found by name."""
+
+
+def experiments() -> list[str]:
+    """Names of the specs that are part of the package."""
+    return sorted(path.stem for path in EXPERIMENTS.glob("*.yaml"))
+
+
+def find(name: str) -> Path:
+    """A spec by its path, or one that is part of the package by its name."""
+    if Path(name).exists():
+        return Path(name)
+    if name.removesuffix(".yaml") in experiments():
+        return EXPERIMENTS / f"{name.removesuffix('.yaml')}.yaml"
+    raise InvalidInput(
+        f"spec {brief(name)} does not exist; it must be a YAML file or one of "
+        f"{', '.join(experiments())}"
+    )
+
+
 def load(path: Path) -> Spec:
     """The spec in a YAML file; errors name the file, the field, its value and what is allowed."""
     try:

@@ -170,9 +170,7 @@ class WeightsAndBiases:
         try:
             import wandb
         except ImportError:
-            raise InvalidInput(
-                "wandb is not installed; install requirements/wandb.txt, or the extra slsac[wandb]"
-            ) from None
+            raise InvalidInput("wandb is not installed; run `pip install 'slsac[wandb]'`") from None
         self._wandb: Any = wandb
         self._options = {"project": project} | options
         self._sent: Any = None

@@ -27,7 +27,7 @@ def course(name: str, run: Path) -> list[dict[str, Any]]:
     config = json.loads((run / "config.json").read_text())
     commit = config.pop("provenance")["commit"][:9]
     for key in ("spec", "identity"):
-        config.pop(key)
+        config.pop(key, None)
     episodes = lines_of(run / "episodes.jsonl")
     late = [line for line in episodes if line["step"] > SECOND_PART]
 

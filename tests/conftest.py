@@ -22,6 +22,7 @@ from hypothesis import settings
 from slsac.training import launch
 from slsac.training.off_policy import OffPolicyTrainer
 from tests.support.agents import small_config
+from tests.support.browser import Page, browser, find_browser
 
 # The same examples in every run: a failure that comes and goes teaches nobody anything.
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -41,3 +42,14 @@ def start(tmp_path: Path) -> Iterator[Callable[..., OffPolicyTrainer]]:
     yield make
     for trainer in started:
         trainer.close()
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    """A tab of a real browser."""
+    if find_browser() is None:
+        if os.environ.get("SLSAC_REQUIRE_BROWSER") == "1":
+            pytest.fail("no chromium on the path; `apt-get install chromium` brings it")
+        pytest.skip("no chromium on the path (CI sets SLSAC_REQUIRE_BROWSER=1 and has one)")
+    with browser(tmp_path_factory.mktemp("profile")) as made:
+        yield made

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from slsac.config.presets import ALGORITHMS
-from tests.support.browser import Page, browser, find_browser
+from tests.support.browser import Page
 from tests.support.paths import ROOT
 from tools.site import listing, rewritten, typeset
 
@@ -29,16 +27,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     built = build(ROOT / "mkdocs.yml", folder)
     assert built.returncode == 0, built.stderr
     return folder
-
-
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    if find_browser() is None:
-        if os.environ.get("SLSAC_REQUIRE_BROWSER") == "1":
-            pytest.fail("no chromium on the path; `apt-get install chromium` brings it")
-        pytest.skip("no chromium on the path (CI sets SLSAC_REQUIRE_BROWSER=1 and has one)")
-    with browser(tmp_path_factory.mktemp("profile")) as made:
-        yield made
 
 
 def test_a_link_that_leads_nowhere_fails_the_build(tmp_path: Path) -> None:

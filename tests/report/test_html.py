@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,22 +13,12 @@ from slsac.report.html import as_script_json, calibration, config_differences, p
 from slsac.report.table import summarise_runs
 from slsac.runs.layout import policy_digest
 from slsac.runs.log import read_lines
-from tests.support.browser import Page, browser, find_browser
+from tests.support.browser import Page
 from tests.support.paths import ROOT
 from tests.support.recorded import HOPPER, make_run
 
 RECORDED = ROOT / "results" / "short"
 GOAL = "SafetyPointGoal1-v0"
-
-
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    if find_browser() is None:
-        if os.environ.get("SLSAC_REQUIRE_BROWSER") == "1":
-            pytest.fail("no chromium on the path; `apt-get install chromium` brings it")
-        pytest.skip("no chromium on the path (CI sets SLSAC_REQUIRE_BROWSER=1 and has one)")
-    with browser(tmp_path_factory.mktemp("profile")) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -44,7 +44,6 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInput("--video-episodes has no effect without --video")
     prepare(options.device)
     agent = Agent.load(options.run, trust_env=options.trust_env)
-    say_if_edited(Path(options.run))
     if options.video:
         _write_video(agent, options)
     result = agent.evaluate(
@@ -53,6 +52,7 @@ def run(options: argparse.Namespace) -> int:
         deterministic=not options.stochastic,
         record=options.record,
     )
+    say_if_edited(Path(options.run))
     config = agent.config
     summary = summarise(result, config.cost_limit, config.tail_fraction)
     about = {

@@ -50,4 +50,5 @@ class Discount:
 
     def restore(self, facts: Mapping[str, Any]) -> None:
         if self.follows_episodes:
-            self._steps, self._ends = facts["discount"]
+            # A run that this one starts from may have had a fixed discount.
+            self._steps, self._ends = facts.get("discount", (0.0, 0.0))

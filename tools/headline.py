@@ -27,6 +27,8 @@ def held(run: Run, wanted: float) -> Held | None:
     """When ``wanted`` had been reached within the limit by three evaluations in a row."""
     in_a_row = 0
     for line in run.evaluations:
+        if line["final"]:
+            continue  # it repeats the evaluation of the same step with more episodes
         safe = line["cost_mean"] <= run.config.cost_limit
         in_a_row = in_a_row + 1 if safe and line["return_mean"] >= wanted else 0
         if in_a_row == IN_A_ROW:

@@ -47,7 +47,7 @@ def best_safe(env: str, limit: float) -> Reference | None:
 
 
 def figures_of(entry: GroupResult | None) -> str:
-    """Return / cost, mean over seeds, with the number of steps."""
+    """Return / cost, mean over seeds."""
     if entry is None:
         return ""
     over = "" if entry.safe else " (over)"

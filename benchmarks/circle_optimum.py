@@ -1,10 +1,10 @@
 """How much SafetyPointCircle1-v0 can pay at most: the best drive of a point that may push anywhere.
 
 The point weighs 5.19 g, pushes with at most .015 N along its heading and is dragged by .01 N s/m,
-so its speed ends at 1.5 m/s and no episode of 500 steps can return more than 75. Here it may push in
-any direction at any moment, which the real one cannot. Each drive starts at rest where an episode
-may start, and is improved by gradient ascent through the dynamics. So it earns more than a policy
-can, up to how well the ascent converges.
+so its speed ends at 1.5 m/s and no episode of 500 steps can return more than 75. Here it may push
+in any direction at any moment, which the real one cannot. Each drive starts at rest where an
+episode may start, and is improved by gradient ascent through the dynamics. So it earns more than a
+policy can, up to how well the ascent converges.
 
     python benchmarks/circle_optimum.py
 """

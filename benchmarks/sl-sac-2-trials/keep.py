@@ -25,7 +25,7 @@ def rounded(value: Any) -> Any:
 def course(name: str, run: Path) -> list[dict[str, Any]]:
     """The settings, how many training episodes were over the limit, epochs and evaluations."""
     config = json.loads((run / "config.json").read_text())
-    commit = config.pop("provenance")["commit"][:9]
+    commit = (config.pop("provenance")["commit"] or "none")[:9]
     for key in ("spec", "identity"):
         config.pop(key, None)
     episodes = lines_of(run / "episodes.jsonl")

@@ -2,8 +2,8 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || \
 	command -v python3)
 ALGO ?= sl-sac-2
-ENV ?= SafetySwimmerVelocity-v1
-STEPS ?= 50000
+ENV ?= SafetyWalker2dVelocity-v1
+STEPS ?= 80000
 SEED ?= 0
 # Any flags of `slsac train`. Most presets let the multiplier rest for 100,000 steps or more, and a
 # shorter run would never be held to its limit: below 300,000 it rests for a third of the run.

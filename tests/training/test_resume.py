@@ -20,7 +20,7 @@ from slsac.errors import InvalidInput, RunDamaged
 from slsac.runs import checkpoint, config_file, layout
 from slsac.runs.log import read_lines
 from slsac.runs.steps import reached_step
-from slsac.training import launch
+from slsac.training import launch, session
 from tests.support.agents import small_config
 from tests.support.runs import everything, finished_steps, quick_config, slsac, stopped, undisturbed
 from tests.support.waiting import wait_for
@@ -104,6 +104,41 @@ def test_an_interrupted_run_continues_from_its_last_boundary_to_the_same_bytes(
     trainer = launch.resume(tmp_path / "b")
     assert trainer.step == boundary
     assert f"steps {boundary + 1} to {stop} are trained again" in capsys.readouterr().err
+    trainer.advance(config.steps)
+    trainer.finish()
+    trainer.close()
+    assert everything(tmp_path / "b") == expected
+
+
+@pytest.mark.parametrize("moment", ["state.safetensors", "state.json", "pruning", "policy"])
+@pytest.mark.parametrize(("algo", "step"), [("sl-sac", 110), ("sl-sac-2", 110), ("ppo-lag", 240)])
+def test_a_run_interrupted_while_it_saves_keeps_its_checkpoints_where_they_would_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, algo: str, step: int, moment: str
+) -> None:
+    config = config_of(algo, 240)
+    expected = undisturbed(tmp_path / "a", config)
+    assert f"checkpoints/{checkpoint.step_name(step)}/state.json" in expected
+    trainer = launch.start(config, tmp_path / "b")
+    # From here on none of these is called before the checkpoint at ``step``.
+    owner, name = {
+        "pruning": (checkpoint, "step_names"),
+        "policy": (session, "save_tensors"),
+    }.get(moment, (checkpoint, "write_atomically"))
+    original = getattr(owner, name)
+
+    def interrupted(*arguments: Any) -> Any:
+        if moment in ("pruning", "policy") or arguments[0].name == moment:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    monkeypatch.setattr(owner, name, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.advance(config.steps)
+    assert trainer.step == step
+    trainer.close()
+    trainer = launch.resume(tmp_path / "b")
+    assert trainer.step == step
     trainer.advance(config.steps)
     trainer.finish()
     trainer.close()

@@ -141,24 +141,29 @@ class Session:
 
     @property
     def checkpoint_is_due(self) -> bool:
-        since = self.clock.step - self.clock.saved_at
-        return since >= self.config.checkpoint_every_steps
+        return self._is_due(self.clock.step)
+
+    def _is_due(self, step: int) -> bool:
+        return step - self.clock.saved_at >= self.config.checkpoint_every_steps
 
     def save_checkpoint(self, state: Any) -> None:
         """Writes a checkpoint that `load_checkpoint` continues from, and the policy."""
         self._flush()
+        self._save_step(Mark(state, self._facts()))
+
+    def _save_step(self, mark: Mark) -> None:
         # Where the multiplier has not moved yet, other runs can branch off.
-        config = self.config
+        config, step = self.config, mark.facts["step"]
         rest = config.multiplier_warmup_steps if isinstance(config, OffPolicyConfig) else None
         checkpoint.save(
             self.run / CHECKPOINTS,
-            checkpoint.step_name(self.clock.step),
-            tensors_of(state),
-            self._facts(),
+            checkpoint.step_name(step),
+            tensors_of(mark.state),
+            mark.facts,
             keep_before=rest,
         )
-        self._save_policy(state)
-        self.clock.saved_at = self.clock.step
+        self._save_policy(mark.state)
+        self.clock.saved_at = step
 
     def _flush(self) -> None:
         for file in self.files:
@@ -184,6 +189,10 @@ class Session:
         if mark is None or mark.facts["step"] <= self.clock.saved_at:
             return
         self._flush()
+        if self._is_due(mark.facts["step"]):
+            # It stopped while this was saved; the rhythm of the step checkpoints counts on it.
+            self._save_step(mark)
+            return
         extent = {"saved_at": self.clock.saved_at, "reached": self.clock.step}
         checkpoint.write(
             self.run / CHECKPOINTS, checkpoint.LAST, tensors_of(mark.state), mark.facts | extent

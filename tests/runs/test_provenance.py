@@ -51,6 +51,14 @@ def test_another_source_or_processor_is_noticed() -> None:
     assert provenance.differences(older, now)[0].startswith("jax: 0.1 -> ")
 
 
+def test_a_package_installed_since_decides_nothing() -> None:
+    now = provenance.describe()
+    without = {**now, "versions": {**now["versions"], "metadrive-simulator": None}}
+    with_it = {**now, "versions": {**now["versions"], "metadrive-simulator": "0.4.3"}}
+    assert provenance.differences(without, with_it) == []
+    assert provenance.differences(with_it, without) == ["metadrive-simulator: 0.4.3 -> None"]
+
+
 CPU_INFO = """processor\t: 0
 vendor_id\t: AuthenticAMD
 cpu family\t: 25

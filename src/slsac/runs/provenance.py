@@ -119,7 +119,9 @@ def differences(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
         before, after = recorded.get(name), now.get(name)
         if name == "versions":
             before, after = dict(before or {}), dict(after or {})
-            for package in sorted(before.keys() | after.keys()):
+            # A package that was not installed then has no part in the run.
+            absent = {package for package, version in before.items() if version is None}
+            for package in sorted((before.keys() | after.keys()) - absent):
                 if before.get(package) != after.get(package):
                     changed.append(f"{package}: {before.get(package)} -> {after.get(package)}")
         elif before != after:

@@ -66,6 +66,24 @@ def test_networks_scales_and_multiplier_are_taken_over_and_the_rest_is_new(
     assert recorded["initialised_from"]["steps"] == 120
 
 
+@pytest.mark.parametrize("limit", [1.0, 0.5, 4.0])
+def test_cost_critics_predict_the_same_cost_under_another_limit(
+    limit: float, begin: Any, source: Path
+) -> None:
+    """They learned in units of a limit of 1, and continue in units of the new one."""
+    theirs = launch.resume(source)
+    trainer = begin(cost_limit=limit)
+    observations, actions = np.ones((4, 2), np.float32), np.zeros((4, 1), np.float32)
+    fractions = np.array([[0.1, 0.5, 0.9]], np.float32)
+    for name in ("cost_critic", "target_cost_critic"):
+        expected, found = (
+            run.units.cost * getattr(run.state, name)(observations, actions, fractions)
+            for run in (theirs, trainer)
+        )
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    theirs.close()
+
+
 def test_the_policy_plays_the_steps_before_learning_and_resume_knows_it(begin: Any) -> None:
     trainer = begin()
     assert trainer.config.multiplier_warmup_steps == trainer.config.warmup_steps == 60

@@ -77,6 +77,8 @@ def start(
         try:
             with facts_that_fit(saved):
                 trainer.start_from(saved)
+                if isinstance(trainer, OffPolicyTrainer) and isinstance(theirs, OffPolicyConfig):
+                    trainer.take_over_costs(theirs, spec.horizon, saved.facts)
                 if (ours.rule, ours.initial) == (there.rule, there.initial):
                     trainer.session.lagrangian.restore(saved.facts)
         except RunDamaged as error:

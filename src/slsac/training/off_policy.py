@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from slsac.algorithms.off_policy import agent as agents
+from slsac.algorithms.off_policy.cost_critic import rescaled
 from slsac.algorithms.tightening import Tightening
 from slsac.config import OffPolicyConfig
 from slsac.display import Display
@@ -355,6 +356,20 @@ class OffPolicyTrainer:
         if self._moments is not None:
             self._moments.restore(saved.facts)
         self.random_actions.wanted = False
+
+    def take_over_costs(
+        self, config: OffPolicyConfig, horizon: int, facts: Mapping[str, Any]
+    ) -> None:
+        """Restates the cost critics' predictions, learned under ``config``, in this run's unit."""
+        theirs = Units(config, horizon, Discount(config.reward_critic, horizon))
+        theirs.restore(facts)
+        factor = theirs.cost / self.units.cost
+        assert isinstance(self.learner, SoloLearner), "a cohort does not start from a run"
+        state = self.learner.state
+        self.learner.state = state._replace(
+            cost_critic=rescaled(state.cost_critic, factor),
+            target_cost_critic=rescaled(state.target_cost_critic, factor),
+        )
 
     def take_over_replay(
         self, config: OffPolicyConfig, run: Path, facts: Mapping[str, Any]

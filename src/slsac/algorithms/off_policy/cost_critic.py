@@ -62,6 +62,17 @@ class QuantileNetwork(eqx.Module):
         return self.head(features[:, None, :] * quantile_features, activate)[..., 0]
 
 
+def rescaled(params: Params, factor: float) -> Params:
+    """Critics whose every prediction is ``factor`` times that of ``params``: all end linearly."""
+
+    def last_layer(params: Params) -> tuple[jax.Array, jax.Array]:
+        network = params.members if isinstance(params, Largest) else params
+        layers = network.head if isinstance(network, QuantileNetwork) else network
+        return layers.weights[-1], layers.biases[-1]
+
+    return eqx.tree_at(last_layer, params, replace_fn=lambda leaf: factor * leaf)
+
+
 def draw_fractions(config: CostCriticConfig, key: jax.Array, batch: int) -> jax.Array:
     """Quantile fractions on [0, 1]: ``[1, quantile]`` if shared, else ``[batch, quantile]``."""
     rows = 1 if config.fractions == "shared" else batch

@@ -162,7 +162,7 @@ class Agent:
     def _prepare(self) -> None:
         self._mode = jax.jit(self._functions.predict)
         self._mode_of_rows = jax.jit(row_by_row(self._functions.predict))
-        self._sample = jax.jit(self._functions.explore)
+        self._sample = jax.jit(self._functions.sample)
         self._sample_key = jax.random.PRNGKey(self.config.seed)
         self._evaluation_env: Lanes | None = None
 

@@ -11,6 +11,7 @@ from slsac.errors import InvalidInput
 from slsac.runs import config_file
 from slsac.training import launch
 from tests.support.agents import small_config
+from tests.support.recorded import make_run
 from tests.support.runs import quick_config
 
 
@@ -44,3 +45,13 @@ def test_a_config_that_has_lost_something_is_refused(
     path.write_text(json.dumps(values) if text is None else text)
     with pytest.raises(InvalidInput, match=message):
         config_file.read(run)
+
+
+def test_a_run_from_before_noiseless_episodes_had_none(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", "sl-sac-2")
+    assert config_file.read(run).config.noiseless_every == 3
+    path = run / "config.json"
+    values = json.loads(path.read_text())
+    del values["noiseless_every"]
+    path.write_text(json.dumps(values))
+    assert config_file.read(run).config.noiseless_every is None

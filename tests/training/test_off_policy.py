@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
@@ -46,6 +46,30 @@ def test_critics_learn_at_every_step_and_the_policy_at_every_second(start: Start
         "cost_critic": [True] * 4,
     }
     assert trainer.session.clock.updates == 4
+
+
+def test_one_episode_in_three_is_played_without_noise(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Every episode has one step, so episode n begins at step n.
+    trainer = start(
+        "ProbeConstant-v0", warmup_steps=10, batch_size=4, noiseless_every=3,
+        policy__averaging_rate=0.1,
+    )  # fmt: skip
+    played = []
+
+    def play(observations: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        played.append(trainer.step)
+        return type(trainer.learner).play(trainer.learner, observations)
+
+    monkeypatch.setattr(trainer.learner, "play", play)
+    trainer.advance(17)
+    assert played == [11, 14]
+    expected = trainer.agent.predict(trainer.state.policy, trainer.observation())
+    trainer.advance(18)
+    assert played == [11, 14, 17]
+    actions = trainer.replay._of_transitions()[0]
+    np.testing.assert_array_equal(actions[17], expected)
 
 
 def test_a_second_seed_in_the_same_process_compiles_nothing(start: Start) -> None:

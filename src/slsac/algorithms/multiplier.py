@@ -27,8 +27,9 @@ pid        lambda = Kp P + I + Kd D, where I <- I + Ki * violation, kept within 
            ``derivative_delay`` updates, at least 0
 softplus   lambda = softplus(rho) + damping * violation, with Adam on -softplus(rho) * violation
 relative   lambda <- lambda + Ki e, kept within [minimum, maximum], where e is the violation in
-           units of the limit, kept within +-1: no cost can carry it away, it falls as fast as it
-           rises, and nothing winds up
+           units of the limit, kept within +-1: no cost can carry it away, and it falls as fast as
+           it rises. So rare large costs count for little: where 300 are paid in one episode of ten
+           and nothing in the others, lambda still falls
 =========  =====================================================================================
 """
 

@@ -152,7 +152,7 @@ def _play(learned: TrainedRun, source: Any, protocol: Protocol, tick: Tick) -> E
     """The episodes of the certificate, on copies of the env that ``source`` makes."""
     deterministic = protocol.actions == "deterministic"
     mode = jax.jit(row_by_row(learned.agent.predict))
-    sample = jax.jit(learned.agent.explore)
+    sample = jax.jit(learned.agent.sample)
 
     def predict_from(seed: int) -> Predict:
         if deterministic:
@@ -214,7 +214,8 @@ def _calibrate(
             "the critic's unit of cost followed the run, since the limit is 0",
             learned.policy_sha256,
         )
-    sample = jax.jit(learned.agent.explore)
+    # The critic learned what the policy costs that learns, not its average.
+    sample = jax.jit(cast(OffPolicyAgent, learned.agent).explore)
     seed = episode_seed(protocol.seed, Branch.CERTIFICATE, 2**31)
     trajectories = []
     with contextlib.closing(make_env(for_evaluation(source))) as env:

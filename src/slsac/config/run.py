@@ -75,6 +75,10 @@ class OffPolicyConfig(RunConfig):
     """Most recent transitions that minibatches are drawn from."""
     lookahead_steps: int
     """Steps of real rewards and costs in a target, before the critics' estimate of the rest."""
+    noiseless_every: int | None
+    """One episode in so many is played without noise, by the policy that is evaluated and saved, so
+    that the multiplier sees what that policy costs. Not while episodes end before half of their
+    time: who still falls needs to explore. None: none is."""
     units: Literal["task", "scale-free"]
     """What the networks learn in: the task's own rewards and costs, or rewards in units of their
     mean size so far and costs in units of the discounted limit."""
@@ -91,6 +95,10 @@ class OffPolicyConfig(RunConfig):
         require(0 < self.polyak <= 1, "polyak", self.polyak, "in (0, 1]")
         require_at_least(0, self, "warmup_steps", "multiplier_warmup_steps")
         require_at_least(1, self, "policy_delay", "replay_capacity", "lookahead_steps")
+        require(
+            self.noiseless_every is None or self.noiseless_every > 0,
+            "noiseless_every", self.noiseless_every, "above 0, or none",
+        )  # fmt: skip
         require(
             self.cost_critic.cost_scaling == "none" or self.multiplier.signal != "critic",
             "cost_critic.cost_scaling", self.cost_critic.cost_scaling,

@@ -48,6 +48,7 @@ LATER_FIELDS = (
     "metadrive",
     "metadrive.lidar",
     "lookahead_steps",
+    "noiseless_every",
     "normalise_observations",
     "observation_clip",
     "units",
@@ -84,7 +85,7 @@ LATER_FIELDS = (
     "reward_critic.normalisation",
 )
 """Config fields that the first recorded runs do not know; any other that is missing was lost."""
-BEFORE_METADRIVE = {"lidar": "distance"}
+BEFORE = {"metadrive.lidar": "distance", "noiseless_every": None}
 """What runs did that are older than a field, where the field's preset has another value."""
 
 
@@ -149,8 +150,6 @@ def read(run: Path) -> ConfigFile:
     try:
         spec = _spec_from(sizes)
         known = to_dict(preset(values["algo"], values["env"]))
-        if known.get("metadrive"):
-            known["metadrive"] |= BEFORE_METADRIVE
         return ConfigFile(from_dict(_filled(values, known)), spec, provenance)
     except (InvalidInput, schema.Misfit) as error:
         raise InvalidInput(f"{path}: {error}") from None
@@ -167,8 +166,12 @@ def _spec_from(sizes: dict[str, Any]) -> EnvSpec:
 
 
 def _filled(values: dict[str, Any], known: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """``values`` with the later fields that it lacks taken from ``known``, at every level."""
-    later = {name: part for name, part in known.items() if prefix + name in LATER_FIELDS}
+    """``values`` with the later fields that it lacks from `BEFORE` or ``known``, at every level."""
+    later = {
+        name: BEFORE.get(prefix + name, part)
+        for name, part in known.items()
+        if prefix + name in LATER_FIELDS
+    }
     filled = later | values
     for name, part in known.items():
         if isinstance(part, dict) and isinstance(values.get(name), dict):

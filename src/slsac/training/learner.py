@@ -31,6 +31,9 @@ class Learner(Protocol):
     def explore(self, observations: Sequence[np.ndarray], step: int) -> Sequence[np.ndarray]:
         """Actions as in training; their noise depends on the seed and ``step`` alone."""
 
+    def play(self, observations: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        """Actions as in an evaluation."""
+
     def update(
         self, batches: Sequence[Batch], multipliers: Sequence[float], with_policy: bool
     ) -> list[UpdateReport]:
@@ -56,8 +59,9 @@ def _with_normaliser(state: AgentState, normaliser: Normaliser) -> AgentState:
 
 
 @functools.lru_cache(maxsize=16)
-def _compiled(agent: OffPolicyAgent) -> tuple[PackedUpdate, Any, Any]:
-    """The update with its names, the same compiled, and exploration at a step; once per agent."""
+def _compiled(agent: OffPolicyAgent) -> tuple[PackedUpdate, Any, Any, Any]:
+    """The update with its names, the same compiled, exploration at a step, and actions without
+    noise; once per agent."""
     packed = PackedUpdate(agent)
     update = jax.jit(packed, static_argnums=3, donate_argnums=0)
     explore = jax.jit(
@@ -65,7 +69,7 @@ def _compiled(agent: OffPolicyAgent) -> tuple[PackedUpdate, Any, Any]:
             policy, observation, jax.random.fold_in(key, step)
         )
     )
-    return packed, update, explore
+    return packed, update, explore, jax.jit(agent.predict)
 
 
 class SoloLearner:
@@ -74,12 +78,16 @@ class SoloLearner:
     def __init__(self, agent: OffPolicyAgent, seed: int) -> None:
         self.agent = agent
         init_key, self.action_key = jax.random.split(jax.random.PRNGKey(seed))
-        self._packed, self._update, self._explore = _compiled(agent)
+        self._packed, self._update, self._explore, self._play = _compiled(agent)
         self.state: AgentState = jax.jit(agent.init)(init_key)
 
     def explore(self, observations: Sequence[np.ndarray], step: int) -> Sequence[np.ndarray]:
         (observation,) = observations
         return [np.asarray(self._explore(self.state.policy, observation, self.action_key, step))]
+
+    def play(self, observations: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        (observation,) = observations
+        return [np.asarray(self._play(self.state.policy, observation))]
 
     def update(
         self, batches: Sequence[Batch], multipliers: Sequence[float], with_policy: bool
@@ -127,10 +135,14 @@ class StackedLearner:
                 )
             )(policies, observations, keys)
         )
+        self._play = jax.jit(jax.vmap(agent.predict))
 
     def explore(self, observations: Sequence[np.ndarray], step: int) -> Sequence[np.ndarray]:
         stacked = np.stack(observations)
         return list(np.asarray(self._explore(self._state.policy, stacked, self._keys, step)))
+
+    def play(self, observations: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        return list(np.asarray(self._play(self._state.policy, np.stack(observations))))
 
     def update(
         self, batches: Sequence[Batch], multipliers: Sequence[float], with_policy: bool

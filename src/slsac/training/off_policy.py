@@ -75,13 +75,27 @@ def take_step(trainers: Sequence[OffPolicyTrainer], learner: Learner) -> list[bo
     if first.step < first.config.warmup_steps and first.random_actions.wanted:
         actions: Sequence[np.ndarray] = [trainer.random_actions.draw() for trainer in trainers]
     else:
-        actions = learner.explore(observations, first.step)
+        actions = act(trainers, learner, observations)
     ended = [trainer.observe(action) for trainer, action in zip(trainers, actions, strict=True)]
     if first.step > first.config.warmup_steps:
         learn(trainers, learner)
     for trainer in trainers:
         trainer.move_multiplier()
     return ended
+
+
+def act(
+    trainers: Sequence[OffPolicyTrainer], learner: Learner, observations: Sequence[np.ndarray]
+) -> Sequence[np.ndarray]:
+    """The policies' actions: with noise, but for episodes that are played without."""
+    quiet = [trainer.episode_is_noiseless() for trainer in trainers]
+    if all(quiet):
+        return learner.play(observations)
+    explored = learner.explore(observations, trainers[0].step)
+    if not any(quiet):
+        return explored
+    played = learner.play(observations)
+    return [played[run] if is_quiet else explored[run] for run, is_quiet in enumerate(quiet)]
 
 
 def learn(trainers: Sequence[OffPolicyTrainer], learner: Learner) -> None:
@@ -227,6 +241,13 @@ class OffPolicyTrainer:
         if self._observation is None:
             self._observation = self._begin_episode()
         return self._observation
+
+    def episode_is_noiseless(self) -> bool:
+        """Whether the running episode is one that the evaluated policy plays."""
+        every, episodes = self.config.noiseless_every, self.session.episodes
+        if every is None or episodes.count % every != every - 1:
+            return False
+        return bool(episodes.lengths) and 2 * episodes.lengths[-1] >= self.spec.horizon
 
     def _begin_episode(self) -> np.ndarray:
         seed = episode_seed(self.config.seed, Branch.TRAINING, self.session.episodes.count)

@@ -1,9 +1,9 @@
 """The units that the networks learn in, so that no setting depends on a task's scale.
 
 Rewards are divided by their mean size so far, times a constant that makes the value of a steady
-mean reward `STEADY_VALUE`. Costs are divided by the discounted limit, so that the constraint reads
-Q <= 1. Multiplying a task's rewards by a power of two, or its costs and limit, then changes no bit
-of what is learned.
+mean reward `STEADY_VALUE`. Costs are divided by the discounted limit, so that an episode which
+spends its limit evenly has a cost-to-go of 1. Multiplying a task's rewards by a power of two, or
+its costs and limit, then changes no bit of what is learned.
 """
 
 from __future__ import annotations

@@ -219,6 +219,15 @@ def test_a_state_is_priced_by_its_own_charge(
     assert float(metrics["policy_loss"]) == pytest.approx(expected, rel=1e-3, abs=2e-3)
 
 
+@pytest.mark.parametrize("multiplier", [-0.5, 0.5])
+def test_a_policy_is_never_paid_for_cost(multiplier: float) -> None:
+    agent = with_options(policy__normalise_by_multiplier=False, multiplier__minimum=-0.5)
+    state = with_constant_critics(start(agent), reward_value=3.0, cost_value=2.0)
+    _, metrics = agent.update(state, make_batch(), np.float32(multiplier), True)
+    expected = -0.2 * float(metrics["entropy"]) - 3.0 + max(multiplier, 0.0) * 2.0
+    assert float(metrics["policy_loss"]) == pytest.approx(expected, rel=1e-3, abs=2e-3)
+
+
 @pytest.mark.parametrize("terminated", [0.0, 1.0])
 def test_reward_target_holds_the_entropy_bonus_and_stops_at_termination(terminated: float) -> None:
     agent = build()
@@ -347,6 +356,9 @@ def test_the_average_plays_and_the_network_learns() -> None:
     key = jax.random.PRNGKey(0)
     drawn = agent.explore(after.policy._replace(average=state.policy.average), seen, key)
     assert equal(drawn, agent.explore(after.policy, seen, key))
+    played = agent.sample(after.policy._replace(network=after.policy.average), seen, key)
+    assert equal(played, agent.sample(after.policy, seen, key))
+    assert not equal(played, drawn)
 
 
 def test_a_target_over_several_steps_is_discounted_for_each() -> None:

@@ -68,6 +68,8 @@ class OffPolicyAgent(NamedTuple):
     """(policy, observation, key) -> the action to take while training."""
     predict: Callable[[Any, jax.Array], jax.Array]
     """(policy, observation) -> the deterministic action."""
+    sample: Callable[[Any, jax.Array, jax.Array], jax.Array]
+    """(policy, observation, key) -> a random action of the policy that `predict` plays."""
     predict_cost: Callable[[Any, Any, jax.Array, jax.Array, jax.Array], jax.Array]
     """(policy, cost critic, observations, actions, fractions ``[1, quantile]``) -> quantiles of the
     discounted cost-to-go ``[batch, quantile]``, in the units that the networks learn in."""
@@ -173,9 +175,15 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
     def explore(policy: Any, observation: jax.Array, key: jax.Array) -> jax.Array:
         return head.explore(network_of(policy), see(policy, observation), key)
 
+    def played(policy: Any) -> Any:
+        """The network that is evaluated."""
+        return policy.average if averaged else network_of(policy)
+
     def predict(policy: Any, observation: jax.Array) -> jax.Array:
-        network = policy.average if averaged else network_of(policy)
-        return head.mode(network, see(policy, observation))
+        return head.mode(played(policy), see(policy, observation))
+
+    def sample(policy: Any, observation: jax.Array, key: jax.Array) -> jax.Array:
+        return head.explore(played(policy), see(policy, observation), key)
 
     def predict_cost(
         policy: Any,
@@ -228,8 +236,11 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
     def price_of(charge: jax.Array, multiplier: jax.Array) -> jax.Array:
         """lambda + gain (charge - 1) for each state: the slope of an augmented Lagrangian.
 
-        The critic's part is bounded, so that no cost can carry it away.
+        The critic's part is bounded, so that no cost can carry it away. A policy is never paid for
+        cost, even where lambda is below 0.
         """
+        if not config.multiplier.critic_gain:
+            return jnp.maximum(multiplier, 0.0)
         bound = config.multiplier.critic_bound
         of_critic = jnp.clip(config.multiplier.critic_gain * (charge - 1.0), -bound, bound)
         return jax.lax.stop_gradient(jnp.maximum(multiplier + of_critic, 0.0))
@@ -242,13 +253,11 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
         action_key: jax.Array,
         fraction_key: jax.Array,
     ) -> tuple[jax.Array, Metrics]:
-        """mean[alpha log pi - Q + lambda CVaR], over 1 + lambda if so configured."""
+        """mean[alpha log pi - Q + price CVaR], over 1 + lambda if so configured."""
         action, log_prob = head.sample(policy, batch.observation, action_key)
         value = reward.aggregate(reward.values(state.reward_critics, batch.observation, action))
         charge = cost.charge(state.cost_critic, batch.observation, action, fraction_key)
-        price = multiplier
-        if config.multiplier.critic_gain:
-            price = price_of(charge, multiplier)
+        price = price_of(charge, multiplier)
         loss = jnp.mean(temperature(state) * log_prob - value + price * charge)
         if config.policy.normalise_by_multiplier:
             loss = loss / (1.0 + multiplier)
@@ -323,7 +332,7 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
             metrics = metrics | more
         return state._replace(updates=state.updates + 1), metrics
 
-    return OffPolicyAgent(init, explore, predict, predict_cost, update)
+    return OffPolicyAgent(init, explore, predict, sample, predict_cost, update)
 
 
 LEARNED = ("policy", "reward_critics", "cost_critic", "log_temperature")

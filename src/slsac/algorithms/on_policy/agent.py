@@ -43,8 +43,8 @@ class AgentState(NamedTuple):
 
 class OnPolicyAgent(NamedTuple):
     init: Callable[[jax.Array], AgentState]
-    explore: Callable[[Any, jax.Array, jax.Array], jax.Array]
-    """(policy, raw observation, key) -> an action as in training."""
+    sample: Callable[[Any, jax.Array, jax.Array], jax.Array]
+    """(policy, raw observation, key) -> a random action, as in training."""
     predict: Callable[[Any, jax.Array], jax.Array]
     """(policy, raw observation) -> the deterministic action."""
     update: Callable[
@@ -103,7 +103,7 @@ def _build(config: OnPolicyConfig, spec: EnvSpec) -> OnPolicyAgent:
         mean = gaussian.mean_action(policy.gaussian, seen(policy, observation))
         return jnp.clip(mean, -1.0, 1.0)
 
-    def explore(policy: Policy, observation: jax.Array, key: jax.Array) -> jax.Array:
+    def sample(policy: Policy, observation: jax.Array, key: jax.Array) -> jax.Array:
         mean = gaussian.mean_action(policy.gaussian, seen(policy, observation))
         noise = jnp.exp(policy.gaussian.log_std) * jax.random.normal(key, mean.shape)
         return jnp.clip(mean + noise, -1.0, 1.0)
@@ -136,4 +136,4 @@ def _build(config: OnPolicyConfig, spec: EnvSpec) -> OnPolicyAgent:
         state = AgentState(policy, *learned[1:], key=state.key, updates=state.updates + 1)
         return state, metrics, finite_parts(state, metrics, LEARNED)
 
-    return OnPolicyAgent(init, explore, predict, update)
+    return OnPolicyAgent(init, sample, predict, update)

@@ -40,6 +40,7 @@ TASK_PAGES = {
     "SafetyHumanoidVelocity-v1": "humanoid",
     "SafetyHopperVelocity-v1": "hopper",
     "SafetyCarCircle1-v0": "car-circle",
+    "SafetyCarGoal1-v0": "car-goal",
     "SafetyPointCircle1-v0": "point-circle",
     "SafetyPointGoal1-v0": "point-goal",
     "MetaDriveSafe-v0": "driving",

@@ -16,12 +16,14 @@ import pytest
 
 from slsac.cli import main
 from slsac.sweep import spec as grid
+from tests.support.gated import FREE_EPISODES, GATED, closed
 from tests.support.runs import everything, finished_steps
 from tests.support.sweeps import SMALL_SPEC, TRIALS, write_spec
 from tests.support.waiting import wait_for
 
-DISTURBED_STEPS = 6_000
-"""Of trials that a test interrupts: some seconds, so that none has ended before the blow falls."""
+DISTURBED = {"envs": [GATED], "steps": 1_200}
+"""Trials that a test interrupts while they wait at the gate."""
+DISTURBED_TRIALS = [f"sac-lag/{GATED.replace(':', '-')}/seed{seed}" for seed in (0, 1)]
 
 
 def slsac(*arguments: str) -> subprocess.Popen[str]:
@@ -64,7 +66,7 @@ def trainer_of(run: Path) -> int | None:
 def sequential(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, bytes]]:
     """Every byte of both trials, trained one after the other by `slsac train` on one core."""
     out = tmp_path_factory.mktemp("sequential")
-    trials = grid.expand(grid.parse(SMALL_SPEC | {"steps": DISTURBED_STEPS}), out)
+    trials = grid.expand(grid.parse(SMALL_SPEC | DISTURBED), out)
     commands = [["train", *grid.train_arguments(trial)] for trial in trials]
     code = (
         "import json, os, sys; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"
@@ -80,27 +82,32 @@ def test_interrupted_and_killed_local_trials_end_as_undisturbed_ones(
     tmp_path: Path, sequential: dict[str, dict[str, bytes]]
 ) -> None:
     out = tmp_path / "out"
-    spec = write_spec(tmp_path, steps=DISTURBED_STEPS)
+    spec = write_spec(tmp_path, **DISTURBED)
     command = ["sweep", str(spec), "--out", str(out), "--workers", "2"]
-    runs = [out / name for name in TRIALS]
+    names = DISTURBED_TRIALS
+    runs = [out / name for name in names]
+    at_gate = 10 * FREE_EPISODES
+    gate = tmp_path / "gate"
 
-    sweep = slsac(*command)
-    wait_for(lambda: finished_steps(runs[0]) >= 200, sweep)
-    sweep.send_signal(signal.SIGINT)
-    shown = sweep.communicate(timeout=240)[0]
-    assert sweep.returncode == 130, shown
-    assert "the same command continues" in shown
-    assert not any(trainer_of(run) for run in runs)
+    with closed(gate):
+        sweep = slsac(*command)
+        wait_for(lambda: finished_steps(runs[0]) >= at_gate // 2, sweep)
+        sweep.send_signal(signal.SIGINT)
+        shown = sweep.communicate(timeout=240)[0]
+        assert sweep.returncode == 130, shown
+        assert "the same command continues" in shown
+        assert not any(trainer_of(run) for run in runs)
 
-    sweep = slsac(*command)
-    wait_for(lambda: finished_steps(runs[0]) >= 450, sweep)
-    os.kill(wait_for(lambda: trainer_of(runs[0]), sweep), signal.SIGKILL)
-    shown = sweep.communicate(timeout=240)[0]
+        sweep = slsac(*command)
+        wait_for(lambda: finished_steps(runs[0]) > at_gate, sweep)
+        os.kill(wait_for(lambda: trainer_of(runs[0]), sweep), signal.SIGKILL)
+        gate.unlink()
+        shown = sweep.communicate(timeout=240)[0]
     assert sweep.returncode == 0, shown
-    assert f"lost    {TRIALS[0]}: killed by SIGKILL" in shown
+    assert f"lost    {names[0]}: killed by SIGKILL" in shown
     assert "2 trials: 2 done" in shown
-    assert {name: everything(out / name) for name in TRIALS} == sequential
-    assert re.search(r"resuming at step [1-9]", (out / f"{TRIALS[0]}.log").read_text())
+    assert {name: everything(out / name) for name in names} == sequential
+    assert re.search(r"resuming at step [1-9]", (out / f"{names[0]}.log").read_text())
 
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
     sweep = slsac(*command)
@@ -163,7 +170,14 @@ class TwoMachines(NamedTuple):
 
 
 @pytest.fixture
-def machines() -> Iterator[TwoMachines]:
+def gate(tmp_path: Path) -> Iterator[Path]:
+    """A file; until it is deleted, disturbed trials wait at their gate."""
+    with closed(tmp_path / "gate"):
+        yield tmp_path / "gate"
+
+
+@pytest.fixture
+def machines(gate: Path) -> Iterator[TwoMachines]:
     """A cluster of two machines with a core each, simulated by Ray's own processes."""
     pytest.importorskip("ray.cluster_utils")
     # In a process of its own: Ray forks, which a process in which JAX is at work must not.
@@ -191,14 +205,14 @@ def ancestors(pid: int) -> list[int]:
 
 
 def test_trials_survive_the_loss_of_a_ray_worker_and_of_a_machine(
-    machines: TwoMachines, tmp_path: Path, sequential: dict[str, dict[str, bytes]]
+    machines: TwoMachines, gate: Path, tmp_path: Path, sequential: dict[str, dict[str, bytes]]
 ) -> None:
     out = tmp_path / "out"
     sweep = slsac(
-        "sweep", str(write_spec(tmp_path, steps=DISTURBED_STEPS)), "--out", str(out),
+        "sweep", str(write_spec(tmp_path, **DISTURBED)), "--out", str(out),
         "--backend", "ray", "--address", machines.address,
     )  # fmt: skip
-    runs = [out / name for name in TRIALS]
+    runs = [out / name for name in DISTURBED_TRIALS]
 
     def on_second(run: Path) -> bool:
         trainer = trainer_of(run)
@@ -220,12 +234,13 @@ def test_trials_survive_the_loss_of_a_ray_worker_and_of_a_machine(
         run = wait_for(lambda: next((r for r in blows if finished_steps(r) >= 100), None), sweep)
         blows.pop(run)()
 
+    gate.unlink()
     shown = sweep.communicate(timeout=400)[0]
     assert sweep.returncode == 0, shown
     for run in runs:
         assert f"lost    {run.relative_to(out)}: " in shown
     assert "2 trials: 2 done" in shown
-    assert {name: everything(out / name) for name in TRIALS} == sequential
+    assert {name: everything(out / name) for name in DISTURBED_TRIALS} == sequential
 
 
 def test_an_embedded_cluster_gives_the_same_bytes(
@@ -233,11 +248,12 @@ def test_an_embedded_cluster_gives_the_same_bytes(
 ) -> None:
     pytest.importorskip("ray")
     out = tmp_path / "out"
-    spec = write_spec(tmp_path, seeds=[0], steps=DISTURBED_STEPS)
+    spec = write_spec(tmp_path, seeds=[0], **DISTURBED)
     sweep = slsac("sweep", str(spec), "--out", str(out), "--backend", "ray")
     shown = sweep.communicate(timeout=240)[0]
     assert sweep.returncode == 0, shown
-    assert everything(out / TRIALS[0]) == sequential[TRIALS[0]]
+    name = DISTURBED_TRIALS[0]
+    assert everything(out / name) == sequential[name]
 
 
 def test_a_cluster_that_is_not_there_is_one_line(

@@ -29,7 +29,8 @@ softplus   lambda = softplus(rho) + damping * violation, with Adam on -softplus(
 relative   lambda <- lambda + Ki e, kept within [minimum, maximum], where e is the violation in
            units of the limit, kept within +-1: no cost can carry it away, and it falls as fast as
            it rises. So rare large costs count for little: where 300 are paid in one episode of ten
-           and nothing in the others, lambda still falls
+           and nothing in the others, lambda still falls. While lambda > 0, Ki is divided by
+           ``slowing_above_zero``
 =========  =====================================================================================
 """
 
@@ -232,10 +233,17 @@ def softplus(config: MultiplierConfig, limit: float) -> Rule:
 
 
 def relative(config: MultiplierConfig, limit: float) -> Rule:
-    """An integral of the relative violation, within bounds."""
+    """An integral of the relative violation, within bounds.
+
+    Above 0 it moves more slowly: a policy that pays too much has to find another way first, and a
+    price that rises faster than it learns only makes it stand still.
+    """
 
     def update(state: MultiplierState, signal: float, margin: float = 0.0) -> MultiplierState:
-        value = state.value + config.integral_gain * relative_violation(signal, limit - margin)
+        gain = config.integral_gain
+        if state.value > 0.0:
+            gain /= config.slowing_above_zero
+        value = state.value + gain * relative_violation(signal, limit - margin)
         return MultiplierState(min(max(value, config.minimum), config.maximum))
 
     return lambda: MultiplierState(config.initial), update

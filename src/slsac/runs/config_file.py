@@ -71,6 +71,7 @@ LATER_FIELDS = (
     "multiplier.proportional_gain",
     "multiplier.recent_horizons",
     "multiplier.reserve",
+    "multiplier.slowing_above_zero",
     "multiplier.smoothing",
     "multiplier.tighten",
     "multiplier.tightening_window",
@@ -85,7 +86,11 @@ LATER_FIELDS = (
     "reward_critic.normalisation",
 )
 """Config fields that the first recorded runs do not know; any other that is missing was lost."""
-BEFORE = {"metadrive.lidar": "distance", "noiseless_every": None}
+BEFORE = {
+    "metadrive.lidar": "distance",
+    "noiseless_every": None,
+    "multiplier.slowing_above_zero": 1.0,
+}
 """What runs did that are older than a field, where the field's preset has another value."""
 
 

@@ -120,7 +120,7 @@ class PolicyConfig:
 class RewardCriticConfig:
     pairs: int
     """Number M of twin pairs."""
-    aggregation: Literal["mean-min", "min-min", "mean"]
+    aggregation: Literal["mean-min", "min-min"]
     """Mean over pairs of the twins' minimum, or one minimum over all critics."""
     hidden: tuple[int, ...]
     """Widths of the hidden layers."""

@@ -34,14 +34,7 @@ def minimum_of_all(values: jax.Array) -> jax.Array:
     return jnp.min(values, axis=0)
 
 
-def mean_of_all(values: jax.Array) -> jax.Array:
-    """Mean over all 2M critics ("mean")."""
-    return jnp.mean(values, axis=0)
-
-
-_AGGREGATIONS = {
-    "mean-min": mean_of_pair_minima, "min-min": minimum_of_all, "mean": mean_of_all,
-}  # fmt: skip
+_AGGREGATIONS = {"mean-min": mean_of_pair_minima, "min-min": minimum_of_all}
 
 
 def bellman_target(

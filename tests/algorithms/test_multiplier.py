@@ -325,6 +325,13 @@ def test_relative_integral_stays_within_its_bounds_and_does_not_wind_up() -> Non
     assert found[101] == 1.75
 
 
+def test_relative_integral_moves_more_slowly_above_zero_in_both_directions() -> None:
+    slowed = replace(RELATIVE, slowing_above_zero=5.0)
+    found = values(slowed, [20.0] * 3 + [0.0] * 5, limit=10.0)
+    assert found == pytest.approx([0.0, 0.25, 0.3, 0.35, 0.3, 0.25, 0.2, 0.15, 0.1])
+    assert values(slowed, [0.0, 0.0, 20.0], limit=10.0) == [0.0, -0.25, -0.5, -0.25]
+
+
 def test_relative_integral_with_a_limit_of_zero_rises_at_any_cost() -> None:
     assert values(RELATIVE, [1e-9]) == [0.0, 0.25]
     assert values(RELATIVE, [0.0]) == [0.0, -0.25]

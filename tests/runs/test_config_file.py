@@ -47,11 +47,13 @@ def test_a_config_that_has_lost_something_is_refused(
         config_file.read(run)
 
 
-def test_a_run_from_before_noiseless_episodes_had_none(tmp_path: Path) -> None:
+def test_a_run_that_is_older_than_a_field_did_without_it(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "sl-sac-2")
-    assert config_file.read(run).config.noiseless_every == 3
+    config = config_file.read(run).config
+    assert (config.noiseless_every, config.multiplier.slowing_above_zero) == (3, 10.0)
     path = run / "config.json"
     values = json.loads(path.read_text())
-    del values["noiseless_every"]
+    del values["noiseless_every"], values["multiplier"]["slowing_above_zero"]
     path.write_text(json.dumps(values))
-    assert config_file.read(run).config.noiseless_every is None
+    config = config_file.read(run).config
+    assert (config.noiseless_every, config.multiplier.slowing_above_zero) == (None, 1.0)

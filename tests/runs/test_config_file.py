@@ -57,3 +57,18 @@ def test_a_run_that_is_older_than_a_field_did_without_it(tmp_path: Path) -> None
     path.write_text(json.dumps(values))
     config = config_file.read(run).config
     assert (config.noiseless_every, config.multiplier.slowing_above_zero) == (None, 1.0)
+
+
+def test_layer_norm_is_read_by_the_name_that_it_had(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", "sl-sac-2")
+    path = run / "config.json"
+    values = json.loads(path.read_text())
+    del values["reward_critic"]["layer_norm"]
+    for kind, normalised in (("layer", True), ("none", False)):
+        values["reward_critic"]["normalisation"] = kind
+        path.write_text(json.dumps(values))
+        assert config_file.read(run).config.reward_critic.layer_norm is normalised
+    values["reward_critic"]["normalisation"] = "batch"
+    path.write_text(json.dumps(values))
+    with pytest.raises(InvalidInput, match="is 'batch'; it must be one of none, layer"):
+        config_file.read(run)

@@ -120,6 +120,10 @@ def test_a_kept_replay_is_learned_from_at_once(begin: Any, source: Path) -> None
             {"units": "task", "multiplier.critic_gain": 0.0},
             "units is task; --init .* learned with scale-free",
         ),
+        (
+            {"reward_critic.layer_norm": False},
+            "reward_critic.layer_norm is False; --init .* learned with True",
+        ),
         ({"policy.hidden": (8, 8)}, "does not fit the new run: .*policy"),
         ({"env": "ProbeChain-v0"}, "observation_size of the env is .*has networks for 2"),
     ],

@@ -124,8 +124,8 @@ class RewardCriticConfig:
     """Mean over pairs of the twins' minimum, or one minimum over all critics."""
     hidden: tuple[int, ...]
     """Widths of the hidden layers."""
-    normalisation: Literal["none", "layer"]
-    """Layer: normalises the features of each hidden layer before its ReLU."""
+    layer_norm: bool
+    """Normalises the features of each hidden layer before its ReLU."""
     discount: float
     """Discount gamma of rewards; the least one where it follows the episodes."""
     discount_span: float | None

@@ -89,7 +89,7 @@ SL_SAC = OffPolicyConfig(
         pairs=3,
         aggregation="mean-min",
         hidden=(256, 256),
-        normalisation="none",
+        layer_norm=False,
         discount=0.99,
         discount_span=None,
         largest_discount=0.999,
@@ -167,7 +167,7 @@ SL_SAC_2 = replace(
     reward_critic=replace(
         SL_SAC.reward_critic,
         pairs=1,
-        normalisation="layer",
+        layer_norm=True,
         discount_span=0.2,
         largest_discount=0.995,
         optimiser=replace(ADAM, kind="langevin_adam", learning_rate=1e-3, beta1=0.5),

@@ -83,7 +83,7 @@ LATER_FIELDS = (
     "policy.temperature_learning_rate",
     "reward_critic.discount_span",
     "reward_critic.largest_discount",
-    "reward_critic.normalisation",
+    "reward_critic.layer_norm",
 )
 """Config fields that the first recorded runs do not know; any other that is missing was lost."""
 BEFORE = {
@@ -92,6 +92,21 @@ BEFORE = {
     "multiplier.slowing_above_zero": 1.0,
 }
 """What runs did that are older than a field, where the field's preset has another value."""
+
+
+def _with_present_names(values: dict[str, Any]) -> dict[str, Any]:
+    """``values`` with fields that had another name when the run was made."""
+    critic = values.get("reward_critic")
+    if not isinstance(critic, dict) or "normalisation" not in critic:
+        return values
+    kinds = {"none": False, "layer": True}
+    kind = critic["normalisation"]
+    if kind not in kinds:
+        raise InvalidInput(
+            f"reward_critic.normalisation is {kind!r}; it must be one of {', '.join(kinds)}"
+        )
+    rest = {name: value for name, value in critic.items() if name != "normalisation"}
+    return values | {"reward_critic": rest | {"layer_norm": kinds[kind]}}
 
 
 class ConfigFile(NamedTuple):
@@ -155,7 +170,7 @@ def read(run: Path) -> ConfigFile:
     try:
         spec = _spec_from(sizes)
         known = to_dict(preset(values["algo"], values["env"]))
-        return ConfigFile(from_dict(_filled(values, known)), spec, provenance)
+        return ConfigFile(from_dict(_filled(_with_present_names(values), known)), spec, provenance)
     except (InvalidInput, schema.Misfit) as error:
         raise InvalidInput(f"{path}: {error}") from None
 

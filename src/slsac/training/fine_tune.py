@@ -24,6 +24,7 @@ from slsac.training.session import facts_that_fit
 MEANING = (
     "algo", "units", "normalise_observations", "observation_clip",
     "cost_critic.kind", "cost_critic.cost_scaling", "policy.head", "policy_update",
+    "reward_critic.layer_norm", "cost_critic.layer_norm",
 )  # fmt: skip
 """What decides what the networks' inputs and outputs mean."""
 

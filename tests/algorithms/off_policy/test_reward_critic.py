@@ -116,7 +116,7 @@ def test_reward_loss_ignores_the_order_of_the_batch() -> None:
 
 
 def test_layer_normalised_values_do_not_depend_on_the_scale_of_their_features() -> None:
-    critics = reward_critic.build(replace(REWARD, normalisation="layer"), SPEC)
+    critics = reward_critic.build(replace(REWARD, layer_norm=True), SPEC)
     params, batch = reward_params(), make_batch()
     weights, biases = params.weights, params.biases
     larger = eqx.tree_at(

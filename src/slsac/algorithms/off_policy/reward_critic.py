@@ -48,7 +48,7 @@ def bellman_target(
 
 def build(config: RewardCriticConfig, spec: EnvSpec) -> RewardCritics:
     sizes = (spec.observation_size + spec.action_size, *config.hidden, 1)
-    activate = activation(config.normalisation == "layer")
+    activate = activation(config.layer_norm)
 
     def init(key: jax.Array) -> MLP:
         return stack(lambda member_key: MLP(sizes, key=member_key), key, 2 * config.pairs)

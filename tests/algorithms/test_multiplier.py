@@ -38,7 +38,7 @@ RULES = {
 
 def build(config: MultiplierConfig, **given: Any) -> Multiplier:
     limits: dict[str, Any] = {
-        "tail_fraction": 0.5, "cost_limit": 25.0, "discounted_cost_limit": 2.5,
+        "tail_fraction": 0.5, "cost_limit": 25.0, "discounted_cost_limit": 2.5, "horizon": 1_000,
     }  # fmt: skip
     return multiplier.build(config, **limits | given)
 
@@ -325,11 +325,18 @@ def test_relative_integral_stays_within_its_bounds_and_does_not_wind_up() -> Non
     assert found[101] == 1.75
 
 
-def test_relative_integral_moves_more_slowly_above_zero_in_both_directions() -> None:
-    slowed = replace(RELATIVE, slowing_above_zero=5.0)
-    found = values(slowed, [20.0] * 3 + [0.0] * 5, limit=10.0)
-    assert found == pytest.approx([0.0, 0.25, 0.3, 0.35, 0.3, 0.25, 0.2, 0.15, 0.1])
-    assert values(slowed, [0.0, 0.0, 20.0], limit=10.0) == [0.0, -0.25, -0.5, -0.25]
+def test_relative_integral_counts_its_time_in_episodes() -> None:
+    # A violation that lasts for a whole episode moves it as far, however long the episode is.
+    def after_one_episode(horizon: int) -> float:
+        rule = build(replace(RELATIVE, integral_gain=2.0**-10), cost_limit=10.0, horizon=horizon)
+        state = rule.init()
+        for _ in range(horizon):
+            state = rule.update(state, 15.0)
+        return state.value
+
+    assert after_one_episode(1_000) == pytest.approx(0.5 * 1_000 * 2.0**-10)
+    assert after_one_episode(500) == pytest.approx(after_one_episode(1_000))
+    assert after_one_episode(50) == pytest.approx(after_one_episode(1_000))
 
 
 def test_relative_integral_with_a_limit_of_zero_rises_at_any_cost() -> None:

@@ -47,16 +47,14 @@ def test_a_config_that_has_lost_something_is_refused(
         config_file.read(run)
 
 
-def test_a_run_that_is_older_than_a_field_did_without_it(tmp_path: Path) -> None:
+def test_a_run_from_before_noiseless_episodes_had_none(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "sl-sac-2")
-    config = config_file.read(run).config
-    assert (config.noiseless_every, config.multiplier.slowing_above_zero) == (3, 10.0)
+    assert config_file.read(run).config.noiseless_every == 3
     path = run / "config.json"
     values = json.loads(path.read_text())
-    del values["noiseless_every"], values["multiplier"]["slowing_above_zero"]
+    del values["noiseless_every"]
     path.write_text(json.dumps(values))
-    config = config_file.read(run).config
-    assert (config.noiseless_every, config.multiplier.slowing_above_zero) == (None, 1.0)
+    assert config_file.read(run).config.noiseless_every is None
 
 
 def test_layer_norm_is_read_by_the_name_that_it_had(tmp_path: Path) -> None:

@@ -29,13 +29,14 @@ softplus   lambda = softplus(rho) + damping * violation, with Adam on -softplus(
 relative   lambda <- lambda + Ki e, kept within [minimum, maximum], where e is the violation in
            units of the limit, kept within +-1: no cost can carry it away, and it falls as fast as
            it rises. So rare large costs count for little: where 300 are paid in one episode of ten
-           and nothing in the others, lambda still falls. While lambda > 0, Ki is divided by
-           ``slowing_above_zero``
+           and nothing in the others, lambda still falls. Ki is for episodes of 1,000 steps;
+           shorter ones answer sooner, and lambda moves as much faster
 =========  =====================================================================================
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -43,6 +44,10 @@ from typing import Any, NamedTuple, Protocol
 from slsac.config import Config, MultiplierConfig
 from slsac.stats.bounds import discounted_cost_limit
 from slsac.stats.tail import empirical_cvar
+
+
+REFERENCE_HORIZON = 1_000
+"""Steps of an episode for which the relative rule's gain is stated."""
 
 
 class MultiplierState(NamedTuple):
@@ -101,6 +106,7 @@ def of_run(config: Config, horizon: int) -> Multiplier:
         discounted_cost_limit=discounted_cost_limit(
             config.cost_limit, config.cost_critic.discount, horizon
         ),
+        horizon=horizon,
     )
 
 
@@ -110,6 +116,7 @@ def build(
     tail_fraction: float,
     cost_limit: float,
     discounted_cost_limit: float,
+    horizon: int,
 ) -> Multiplier:
     """Composes the configured signal and rule."""
 
@@ -144,7 +151,8 @@ def build(
     }  # fmt: skip
     limit = discounted_cost_limit if config.signal == "critic" else cost_limit
     limit *= 1.0 - config.reserve
-    init, update = _RULES[config.rule](config, limit)
+    rules = {**_RULES, "relative": functools.partial(relative, horizon=horizon)}
+    init, update = rules[config.rule](config, limit)
     return Multiplier(init, update, signals[config.signal], limit)
 
 
@@ -232,17 +240,11 @@ def softplus(config: MultiplierConfig, limit: float) -> Rule:
     return init, update
 
 
-def relative(config: MultiplierConfig, limit: float) -> Rule:
-    """An integral of the relative violation, within bounds.
-
-    Above 0 it moves more slowly: a policy that pays too much has to find another way first, and a
-    price that rises faster than it learns only makes it stand still.
-    """
+def relative(config: MultiplierConfig, limit: float, horizon: int) -> Rule:
+    """An integral of the relative violation, within bounds; its time is counted in episodes."""
+    gain = config.integral_gain * (REFERENCE_HORIZON / horizon)
 
     def update(state: MultiplierState, signal: float, margin: float = 0.0) -> MultiplierState:
-        gain = config.integral_gain
-        if state.value > 0.0:
-            gain /= config.slowing_above_zero
         value = state.value + gain * relative_violation(signal, limit - margin)
         return MultiplierState(min(max(value, config.minimum), config.maximum))
 
@@ -277,5 +279,4 @@ _RULES: dict[str, Callable[[MultiplierConfig, float], Rule]] = {
     "adam": adam_ascent,
     "pid": pid,
     "softplus": softplus,
-    "relative": relative,
 }

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from slsac.training.launch import Trainer
 
 HELP = "train an agent"
-ALGO = "sl-sac"
+ALGO = "sl-sac-2"
 """What is trained where nobody says."""
 SWITCHES = ("overwrite", "inexact", "keep-best", "keep-replay", "trust-env", "debug")
 """Flags that take no value."""

@@ -240,9 +240,8 @@ class MultiplierConfig:
     proportional_gain: float
     """pid rule: weight of the smoothed violation."""
     integral_gain: float
-    """pid and relative rules: weight of each violation added to the integral."""
-    slowing_above_zero: float
-    """relative rule: by how much slower the multiplier moves while it is above 0."""
+    """pid and relative rules: weight of each violation added to the integral; relative: where an
+    episode has 1,000 steps, and more where it has fewer."""
     critic_gain: float
     """Weight of what the cost critic charges for a state beyond the limit, added to the multiplier
     there (0: none); it answers at once where episodes answer late."""
@@ -270,7 +269,6 @@ class MultiplierConfig:
         require_at_least(1, self, "window", "derivative_delay")
         require_at_least(2, self, "tightening_window")
         require_above_zero(self, "maximum", "recent_horizons")
-        require_at_least(1, self, "slowing_above_zero")
         require_at_least(0, self, "critic_gain", "critic_bound")
         require_below_one(self, "smoothing", "largest_tightening", "reserve")
         require(self.initial <= self.maximum, "initial", self.initial, "at most maximum")

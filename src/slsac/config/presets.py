@@ -127,7 +127,6 @@ SL_SAC = OffPolicyConfig(
         reserve=0.0,
         proportional_gain=1e-6,
         integral_gain=1e-7,
-        slowing_above_zero=1.0,
         critic_gain=0.0,
         critic_bound=0.5,
         derivative_gain=1e-7,
@@ -190,7 +189,6 @@ SL_SAC_2 = replace(
         maximum=1.0,
         reserve=0.25,
         integral_gain=3e-5,
-        slowing_above_zero=10.0,
         critic_gain=0.25,
     ),
 )

@@ -71,7 +71,6 @@ LATER_FIELDS = (
     "multiplier.proportional_gain",
     "multiplier.recent_horizons",
     "multiplier.reserve",
-    "multiplier.slowing_above_zero",
     "multiplier.smoothing",
     "multiplier.tighten",
     "multiplier.tightening_window",
@@ -86,11 +85,7 @@ LATER_FIELDS = (
     "reward_critic.layer_norm",
 )
 """Config fields that the first recorded runs do not know; any other that is missing was lost."""
-BEFORE = {
-    "metadrive.lidar": "distance",
-    "noiseless_every": None,
-    "multiplier.slowing_above_zero": 1.0,
-}
+BEFORE = {"metadrive.lidar": "distance", "noiseless_every": None}
 """What runs did that are older than a field, where the field's preset has another value."""
 
 

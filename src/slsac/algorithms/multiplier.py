@@ -45,7 +45,6 @@ from slsac.config import Config, MultiplierConfig
 from slsac.stats.bounds import discounted_cost_limit
 from slsac.stats.tail import empirical_cvar
 
-
 REFERENCE_HORIZON = 1_000
 """Steps of an episode for which the relative rule's gain is stated."""
 
@@ -151,8 +150,9 @@ def build(
     }  # fmt: skip
     limit = discounted_cost_limit if config.signal == "critic" else cost_limit
     limit *= 1.0 - config.reserve
-    rules = {**_RULES, "relative": functools.partial(relative, horizon=horizon)}
-    init, update = rules[config.rule](config, limit)
+    in_episodes = functools.partial(relative, horizon=horizon)
+    rule = in_episodes if config.rule == "relative" else _RULES[config.rule]
+    init, update = rule(config, limit)
     return Multiplier(init, update, signals[config.signal], limit)
 
 

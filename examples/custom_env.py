@@ -38,20 +38,13 @@ def speeding():
 # With this, `slsac train --env custom_env:Speeding-v0` works in the folder of this file.
 gym.register("Speeding-v0", Speeding, max_episode_steps=50)
 
-SETTINGS = {
-    "warmup_steps": 1_000,
-    "multiplier_warmup_steps": 2_000,
-    "multiplier": {"learning_rate": 1e-4},
-    "policy": {"temperature": 0.02},
-}
 
-
-def main(runs=Path("runs"), steps=8_000, **settings):
+def main(runs=Path("runs"), steps=12_000, **settings):
     """Checks, trains, fine-tunes to half the limit, exports and certifies."""
     print("problems:", check_safe_env(speeding) or "none")
     mine = {"env": speeding, "env_name": "Speeding", "overwrite": True}
     first, half = runs / "speeding", runs / "speeding-half"
-    with Agent("sl-sac", run=first, cost_limit=5.0, **mine, **{**SETTINGS, **settings}) as agent:
+    with Agent("sl-sac-2", run=first, cost_limit=5.0, **mine, **settings) as agent:
         agent.learn(steps, callbacks=[KeepBest()])
     with Agent.load(first, run=half, cost_limit=2.5, keep_replay=True, **mine) as agent:
         agent.learn(steps // 2)

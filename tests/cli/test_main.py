@@ -59,7 +59,7 @@ def test_train_evaluate_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
     first = evaluate()
     assert evaluate() == first
-    about = {"algo": "sl-sac", "env": "ProbeHeavyTail-v0", "trained_steps": 120, "seed": 0}
+    about = {"algo": "sl-sac-2", "env": "ProbeHeavyTail-v0", "trained_steps": 120, "seed": 0}
     assert about.items() <= first.items()
     assert first["actions"] == "deterministic"
     costs = np.array(first["costs"])
@@ -76,7 +76,7 @@ def test_train_evaluate_resume(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "pass --steps above 120 to train it further" in capsys.readouterr().err
     assert main(["evaluate", str(run), "--episodes", "5"]) == 0
     line = capsys.readouterr().out
-    assert "sl-sac on ProbeHeavyTail-v0 after 120 steps, deterministic actions: " in line
+    assert "sl-sac-2 on ProbeHeavyTail-v0 after 120 steps, deterministic actions: " in line
     worst = np.sort(first["returns"])[:3].mean()
     assert f"CVaR at 0.5: return {worst:.2g}, cost {first['cost_cvar']:.1f}; " in line
     assert main(["resume", str(run), "--steps", "160"]) == 0

@@ -29,8 +29,8 @@ softplus   lambda = softplus(rho) + damping * violation, with Adam on -softplus(
 relative   lambda <- lambda + Ki e, kept within [minimum, maximum], where e is the violation in
            units of the limit, kept within +-1: no cost can carry it away, and it falls as fast as
            it rises. So rare large costs count for little: where 300 are paid in one episode of ten
-           and nothing in the others, lambda still falls. Ki is for episodes of 1,000 steps;
-           shorter ones answer sooner, and lambda moves as much faster
+           and nothing in the others, lambda still falls. Episodes below 500 steps answer
+           sooner, and lambda moves faster in proportion
 =========  =====================================================================================
 """
 
@@ -45,8 +45,8 @@ from slsac.config import Config, MultiplierConfig
 from slsac.stats.bounds import discounted_cost_limit
 from slsac.stats.tail import empirical_cvar
 
-REFERENCE_HORIZON = 1_000
-"""Steps of an episode for which the relative rule's gain is stated."""
+LONG_EPISODE = 500
+"""Steps from which on the relative rule moves no slower: an agent learns as fast there."""
 
 
 class MultiplierState(NamedTuple):
@@ -150,8 +150,8 @@ def build(
     }  # fmt: skip
     limit = discounted_cost_limit if config.signal == "critic" else cost_limit
     limit *= 1.0 - config.reserve
-    in_episodes = functools.partial(relative, horizon=horizon)
-    rule = in_episodes if config.rule == "relative" else _RULES[config.rule]
+    of_horizon = functools.partial(relative, horizon=horizon)
+    rule = of_horizon if config.rule == "relative" else _RULES[config.rule]
     init, update = rule(config, limit)
     return Multiplier(init, update, signals[config.signal], limit)
 
@@ -241,8 +241,8 @@ def softplus(config: MultiplierConfig, limit: float) -> Rule:
 
 
 def relative(config: MultiplierConfig, limit: float, horizon: int) -> Rule:
-    """An integral of the relative violation, within bounds; its time is counted in episodes."""
-    gain = config.integral_gain * (REFERENCE_HORIZON / horizon)
+    """An integral of the relative violation, within bounds."""
+    gain = config.integral_gain * max(1.0, LONG_EPISODE / horizon)
 
     def update(state: MultiplierState, signal: float, margin: float = 0.0) -> MultiplierState:
         value = state.value + gain * relative_violation(signal, limit - margin)

@@ -240,8 +240,8 @@ class MultiplierConfig:
     proportional_gain: float
     """pid rule: weight of the smoothed violation."""
     integral_gain: float
-    """pid and relative rules: weight of each violation added to the integral; relative: where an
-    episode has 1,000 steps, and more where it has fewer."""
+    """pid and relative rules: weight of each violation added to the integral. relative: times 500 /
+    horizon where an episode has fewer than 500 steps."""
     critic_gain: float
     """Weight of what the cost critic charges for a state beyond the limit, added to the multiplier
     there (0: none); it answers at once where episodes answer late."""

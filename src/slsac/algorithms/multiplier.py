@@ -46,7 +46,8 @@ from slsac.stats.bounds import discounted_cost_limit
 from slsac.stats.tail import empirical_cvar
 
 LONG_EPISODE = 500
-"""Steps from which on the relative rule moves no slower: an agent learns as fast there."""
+"""Steps of an episode below which the relative rule moves faster, since its signal is fresher.
+Above, it waits for the agent, which learns no slower there."""
 
 
 class MultiplierState(NamedTuple):

@@ -9,7 +9,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from slsac.networks import MLP, activation, apply_stacked, cosine_features, layer_norm, stack
+from slsac.networks import (
+    MLP,
+    activation,
+    apply_stacked,
+    cosine_features,
+    layer_norm,
+    nearness,
+    stack,
+)
 
 KEY = jax.random.PRNGKey(0)
 
@@ -35,6 +43,15 @@ def test_mlp_by_hand() -> None:
     np.testing.assert_array_equal(
         tiny_network()(jnp.array([[2.0], [-2.0], [-0.5]])), [[5.0], [5.0], [1.5]]
     )
+
+
+def test_nearness_by_hand() -> None:
+    # For each rate in turn: 3 where something is touched, 3 / e at a distance of 1 / rate. A
+    # reading outside [0, 1] counts as its nearest end.
+    closeness = np.float32([[1.0, 0.9, 0.0, 1.7]])
+    expected = 3.0 * np.exp([[0.0, -1.0, -10.0, 0.0, 0.0, -2.0, -20.0, 0.0]])
+    np.testing.assert_allclose(nearness(closeness, (10.0, 20.0)), expected, rtol=1e-5)
+    np.testing.assert_allclose(nearness(jnp.array(closeness), (10.0, 20.0)), expected, rtol=1e-5)
 
 
 def test_last_layer_is_linear() -> None:

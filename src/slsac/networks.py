@@ -73,6 +73,21 @@ def normalise(observation: Any, mean: Any, deviation: Any, bound: float) -> Any:
     return ((observation - mean) / deviation).clip(-bound, bound)
 
 
+NEAR = 3.0
+"""What `nearness` is where something is touched: as much as three deviations of other inputs."""
+
+
+def nearness(closeness: Any, rates: Sequence[float]) -> Any:
+    """3 exp(-k (1 - x)) of every entry x, for each rate k in turn; for numpy and JAX arrays alike.
+
+    Of a lidar's range only the last few hundredths decide whether an obstacle is hit, and a network
+    that sees no more than x learns that for the places it has been to and no others.
+    """
+    numbers = np if isinstance(closeness, np.ndarray) else jnp
+    distance = (1.0 - closeness).clip(0.0, 1.0)
+    return numbers.concatenate([NEAR * numbers.exp(-rate * distance) for rate in rates], axis=-1)
+
+
 def stack(make: Callable[[jax.Array], Module], key: jax.Array, members: int) -> Module:
     """``members`` independently initialised networks as one, with a leading ensemble axis."""
     return jax.vmap(make)(jax.random.split(key, members))

@@ -215,6 +215,16 @@ def test_the_adapter_refuses_spaces_that_it_cannot_use() -> None:
         make_env("CartPole-v1")
 
 
+def test_an_env_may_say_which_entries_are_closeness() -> None:
+    env = Walk()
+    env.closeness_entries = range(1, 2)
+    assert make_env(gym.wrappers.TimeLimit(env, 5)).spec.closeness == (1,)
+    for wrong in ((2,), (-1,), (0, 0), (0.5,), "0", 3):
+        env.closeness_entries = wrong
+        with pytest.raises(InvalidInput, match=r"closeness_entries of env Walk is .* from 0 to 1"):
+            make_env(env)
+
+
 def test_render_mode_cannot_be_changed_on_an_object() -> None:
     with pytest.raises(InvalidInput, match="render_mode 'rgb_array' cannot be set on env Walk"):
         make_env(Walk(), render_mode="rgb_array")

@@ -59,6 +59,18 @@ def test_the_ten_published_tasks_have_their_sizes_and_horizons() -> None:
         env.close()
 
 
+def test_lidars_are_stated_as_closeness() -> None:
+    env = make_env("SafetyPointGoal1-v0")
+    assert env.spec.closeness == tuple(range(12, 60))
+    rows = np.array([env.reset(seed) for seed in range(20)])
+    # The goal is always in sight; no two lidars see the same.
+    readings = rows[:, env.spec.closeness]
+    assert readings.min() == 0.0
+    assert 0.3 < readings.max() <= 1.0
+    assert np.abs(rows[:, :12]).max() > 1.0
+    assert make_env("SafetyHopperVelocity-v1").spec.closeness == ()
+
+
 @pytest.mark.parametrize("env_id", IN_THE_PAPER)
 def test_an_episode_depends_on_its_seed_alone(env_id: str) -> None:
     steps = 150 if env_id in NAVIGATION else 1000

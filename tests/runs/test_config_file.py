@@ -57,6 +57,25 @@ def test_a_run_from_before_noiseless_episodes_had_none(tmp_path: Path) -> None:
     assert config_file.read(run).config.noiseless_every is None
 
 
+@pytest.mark.parametrize(("env", "rates"), [
+    ("SafetyPointGoal1-v0", ()),
+    ("MetaDriveSafe-v0", ()),
+    ("SafetyHopperVelocity-v1", (3.0, 10.0, 30.0)),  # it has no lidar: they change nothing
+])  # fmt: skip
+def test_a_run_from_before_nearness_did_without(
+    env: str, rates: tuple[float, ...], tmp_path: Path
+) -> None:
+    run = make_run(tmp_path / "run", "sl-sac-2")
+    path = run / "config.json"
+    values = json.loads(path.read_text()) | {"env": env}
+    del values["closeness_rates"], values["spec"]["closeness"]
+    path.write_text(json.dumps(values))
+    old = config_file.read(run)
+    assert old.config.closeness_rates == rates
+    # The env states its lidar now; such a run can be continued and evaluated all the same.
+    config_file.require_same_task(old.spec._replace(closeness=(0,)), old.spec)
+
+
 def test_layer_norm_is_read_by_the_name_that_it_had(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "sl-sac-2")
     path = run / "config.json"

@@ -21,10 +21,10 @@ from slsac.types import EnvSpec
 from tests.support.agents import small_config
 from tests.support.paths import ROOT
 
-SPEC = EnvSpec(3, 2, 10, (-1.0, 10.0), (3.0, 20.0))
+SPEC = EnvSpec(3, 2, 10, (-1.0, 10.0), (3.0, 20.0), closeness=(1, 2))
 HEADS = {
-    # Squashed Gaussian, a deterministic head, an average with normalised observations, and a
-    # clipped mean with tanh layers.
+    # Squashed Gaussian; a deterministic head; an average, with normalised observations and inputs
+    # for what is near; a clipped mean with tanh layers.
     "sl-sac": {}, "td3-lag": {}, "sl-sac-2": {"policy__temperature": 0.1}, "ppo-lag": {},
 }  # fmt: skip
 

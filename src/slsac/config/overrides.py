@@ -184,10 +184,15 @@ def _coerce(value: Any, hint: Any, name: str) -> Any:
             return value
         raise InvalidInput(f"{name} is {brief(value)}; it must be one of {', '.join(allowed)}")
     if origin is tuple:
-        parts = value.strip("()[] ").split(",") if isinstance(value, str) else value
+        kind = typing.get_args(hint)[0]
+        parts: Any = value
+        if isinstance(value, str):
+            text = value.strip("()[] ")
+            parts = [] if text.lower() == "none" else text.split(",")
         if not isinstance(parts, (list, tuple)):
-            raise InvalidInput(f"{name} is {brief(value)}; it must be a list of whole numbers")
-        return tuple(_coerce(part, int, name) for part in parts if part != "")
+            numbers = "whole numbers" if kind is int else "numbers"
+            raise InvalidInput(f"{name} is {brief(value)}; it must be a list of {numbers}")
+        return tuple(_coerce(part, kind, name) for part in parts if part != "")
     if hint is bool:
         words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
         if isinstance(value, str) and value.lower() in words:

@@ -67,6 +67,7 @@ SL_SAC = OffPolicyConfig(
     observation_clip=5.0,
     lookahead_steps=1,
     noiseless_every=None,
+    closeness_rates=(),
     units="task",
     policy=PolicyConfig(
         head="squashed-gaussian",
@@ -151,6 +152,7 @@ SL_SAC_2 = replace(
     noiseless_every=3,
     normalise_observations=True,
     observation_clip=10.0,
+    closeness_rates=(3.0, 10.0, 30.0),
     units="scale-free",
     policy=replace(
         SL_SAC.policy,

@@ -79,6 +79,9 @@ class OffPolicyConfig(RunConfig):
     """One episode in so many is played without noise, by the policy that is evaluated and saved, so
     that the multiplier sees what that policy costs. Not while episodes end before half of their
     time: who still falls needs to explore. None: none is."""
+    closeness_rates: tuple[float, ...]
+    """For each rate k, networks are also given 3 exp(-k (1 - x)) of every entry x that the env says
+    is a closeness, so that what lies right ahead has inputs of its own. Empty: they are not."""
     units: Literal["task", "scale-free"]
     """What the networks learn in: the task's own rewards and costs, or rewards in units of their
     mean size so far and costs in units of the discounted limit."""
@@ -103,6 +106,10 @@ class OffPolicyConfig(RunConfig):
             self.cost_critic.cost_scaling == "none" or self.multiplier.signal != "critic",
             "cost_critic.cost_scaling", self.cost_critic.cost_scaling,
             "none where multiplier.signal is critic",
+        )  # fmt: skip
+        require(
+            all(rate > 0 for rate in self.closeness_rates),
+            "closeness_rates", ",".join(map(str, self.closeness_rates)), "numbers above 0, or none",
         )  # fmt: skip
         in_task_units = self.units == "task" and not self.normalise_observations
         require(

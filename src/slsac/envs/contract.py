@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from numbers import Real
 from typing import Any
 
@@ -191,6 +192,20 @@ def require_spec(spec: EnvSpec) -> None:
                 f"{name} of the env is {brief(getattr(spec, name))}; it must be "
                 f"{spec.action_size} finite numbers, one for each action"
             )
+    closeness_entries(spec.closeness, spec.observation_size, "the env")
+
+
+def closeness_entries(entries: Any, size: int, env: str) -> tuple[int, ...]:
+    """``entries`` as a tuple. Raise InvalidInput unless they are entries of an observation."""
+    listed = isinstance(entries, Iterable) and not isinstance(entries, str)
+    numbers = list(entries) if listed else []
+    whole = listed and all(isinstance(entry, int | np.integer) for entry in numbers)
+    if not whole or len({*numbers}) < len(numbers) or not {*numbers} <= {*range(size)}:
+        raise InvalidInput(
+            f"closeness_entries of {env} is {brief(entries)}; it must list entries of an "
+            f"observation, each once: whole numbers from 0 to {size - 1}"
+        )
+    return tuple(int(entry) for entry in numbers)
 
 
 def as_observation(value: Any, spec: EnvSpec) -> np.ndarray:

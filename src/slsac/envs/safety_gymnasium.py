@@ -13,6 +13,7 @@ import functools
 import importlib
 import importlib.util
 import inspect
+import math
 import os
 import re
 import sys
@@ -173,6 +174,17 @@ def _make(env_id: str) -> Any:
     return _make_navigation(env_id, next(agent for agent in AGENTS if name.startswith(agent)))
 
 
+def _lidar_entries(env: Any) -> tuple[int, ...]:
+    """Where an observation of a navigation task holds what its lidars read."""
+    entries: list[int] = []
+    start = 0
+    for name, space in env.task.obs_info.obs_space_dict.items():
+        size = math.prod(space.shape)
+        entries += range(start, start + size) if name.endswith("_lidar") else ()
+        start += size
+    return tuple(entries)
+
+
 class SafetyGymnasiumEnv:
     """One of Safety-Gymnasium's tasks as a ``SafeEnv``.
 
@@ -227,6 +239,7 @@ class SafetyGymnasiumEnv:
             steps,
             tuple(low.tolist()),
             tuple(high.tolist()),
+            _lidar_entries(self.env) if self.family == "navigation" else (),
         )
         self._steps = 0
         self._renderer: Any = None

@@ -13,6 +13,7 @@ from slsac.errors import InvalidInput, unknown_name
 from slsac.runs import identity, schema
 from slsac.runs.layout import CONFIG, write_atomically
 from slsac.runs.schema import Optional, list_of, nullable, number, positive, record, text, whole
+from slsac.tasks import family
 from slsac.types import EnvSpec
 
 PROVENANCE = record(
@@ -31,6 +32,7 @@ SPEC = record(
         "horizon": positive,
         "action_low": list_of(number),
         "action_high": list_of(number),
+        "closeness": Optional(list_of(whole)),
     }
 )
 FILE = record(
@@ -47,6 +49,7 @@ FILE = record(
 LATER_FIELDS = (
     "metadrive",
     "metadrive.lidar",
+    "closeness_rates",
     "lookahead_steps",
     "noiseless_every",
     "normalise_observations",
@@ -87,6 +90,8 @@ LATER_FIELDS = (
 """Config fields that the first recorded runs do not know; any other that is missing was lost."""
 BEFORE = {"metadrive.lidar": "distance", "noiseless_every": None}
 """What runs did that are older than a field, where the field's preset has another value."""
+BEFORE_WITH_LIDAR: dict[str, Any] = {"closeness_rates": ()}
+"""The same for fields that mean nothing to other tasks."""
 
 
 def _with_present_names(values: dict[str, Any]) -> dict[str, Any]:
@@ -165,7 +170,11 @@ def read(run: Path) -> ConfigFile:
     try:
         spec = _spec_from(sizes)
         known = to_dict(preset(values["algo"], values["env"]))
-        return ConfigFile(from_dict(_filled(_with_present_names(values), known)), spec, provenance)
+        before = BEFORE
+        if family(values["env"]) in ("navigation", "driving"):
+            before = BEFORE | BEFORE_WITH_LIDAR
+        filled = _filled(_with_present_names(values), known, before)
+        return ConfigFile(from_dict(filled), spec, provenance)
     except (InvalidInput, schema.Misfit) as error:
         raise InvalidInput(f"{path}: {error}") from None
 
@@ -176,21 +185,24 @@ def _spec_from(sizes: dict[str, Any]) -> EnvSpec:
     for name in sizes:
         if name not in EnvSpec._fields:
             raise unknown_name("field of spec", name, EnvSpec._fields)
-    bounds = {name: tuple(sizes[name]) for name in ("action_low", "action_high")}
-    return EnvSpec(**sizes | bounds)
+    lists = ("action_low", "action_high", "closeness")
+    return EnvSpec(**sizes | {name: tuple(sizes[name]) for name in lists if name in sizes})
 
 
-def _filled(values: dict[str, Any], known: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """``values`` with the later fields that it lacks from `BEFORE` or ``known``, at every level."""
+def _filled(
+    values: dict[str, Any], known: dict[str, Any], before: dict[str, Any], prefix: str = ""
+) -> dict[str, Any]:
+    """``values`` with the later fields that it lacks from ``before`` or ``known``, at every
+    level."""
     later = {
-        name: BEFORE.get(prefix + name, part)
+        name: before.get(prefix + name, part)
         for name, part in known.items()
         if prefix + name in LATER_FIELDS
     }
     filled = later | values
     for name, part in known.items():
         if isinstance(part, dict) and isinstance(values.get(name), dict):
-            filled[name] = _filled(values[name], part, f"{prefix}{name}.")
+            filled[name] = _filled(values[name], part, before, f"{prefix}{name}.")
     return filled
 
 
@@ -211,6 +223,8 @@ def with_steps(config: Config, steps: int, *, begun: bool) -> Config:
 def require_same_task(spec: EnvSpec, recorded: EnvSpec) -> None:
     """Raise InvalidInput unless an env's sizes, bounds and horizon are those of the run."""
     for name, ours, theirs in zip(EnvSpec._fields, spec, recorded, strict=True):
+        if name == "closeness" and not theirs:
+            continue  # made before there was this field, and so without these inputs
         if ours != theirs:
             raise InvalidInput(
                 f"{name} of the env is {ours}; the run was made with {theirs}: pass the same env, "

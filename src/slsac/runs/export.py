@@ -17,7 +17,7 @@ from slsac._version import __version__
 from slsac.algorithms.off_policy.policy import TrainedPolicy
 from slsac.config import Config, OnPolicyConfig
 from slsac.errors import Failed, InvalidInput
-from slsac.networks import MLP, Normaliser
+from slsac.networks import MLP, NEAR, Normaliser, nearness
 from slsac.runs.policy import TrainedRun, load_learned
 from slsac.types import EnvSpec
 
@@ -60,9 +60,10 @@ def export(run: Path, file: Path) -> Exported:
 def layers(config: Config, spec: EnvSpec, policy: Any) -> dict[str, np.ndarray]:
     """All that decides the deterministic action, as named arrays.
 
-    ``mean``, ``deviation`` and ``bound`` say how observations are normalised; ``weight0``,
-    ``bias0``, ... are the layers. ``hidden`` (relu or tanh) follows all but the last,
-    ``output`` (tanh or clip) the last. ``middle`` and ``scale`` lead to the env's units.
+    ``mean``, ``deviation`` and ``bound`` say how observations are normalised; `nearness` of the
+    entries ``closeness`` at ``rates`` follows them. ``weight0``, ``bias0``, ... are the layers.
+    ``hidden`` (relu or tanh) follows all but the last, ``output`` (tanh or clip) the last.
+    ``middle`` and ``scale`` lead to the env's units.
     """
     on_policy = isinstance(config, OnPolicyConfig)
     network: MLP = policy.gaussian.network if on_policy else policy
@@ -75,6 +76,8 @@ def layers(config: Config, spec: EnvSpec, policy: Any) -> dict[str, np.ndarray]:
         normaliser = Normaliser(np.zeros(size, np.float32), np.ones(size, np.float32))
     else:
         bound = config.observation_clip
+    rates = () if isinstance(config, OnPolicyConfig) else config.closeness_rates
+    entries = spec.closeness if rates else ()
     arrays: dict[str, Any] = {}
     for number, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
         arrays |= {f"weight{number}": weight, f"bias{number}": bias}
@@ -86,6 +89,8 @@ def layers(config: Config, spec: EnvSpec, policy: Any) -> dict[str, np.ndarray]:
         "mean": normaliser.mean,
         "deviation": normaliser.deviation,
         "bound": np.float32(bound),
+        "closeness": np.array(entries, np.int64),
+        "rates": np.array(rates if entries else (), np.float32),
         "middle": spec.action_middle,
         "scale": spec.action_scale,
         "hidden": "tanh" if on_policy else "relu",
@@ -96,8 +101,12 @@ def layers(config: Config, spec: EnvSpec, policy: Any) -> dict[str, np.ndarray]:
 
 def play_arrays(arrays: dict[str, np.ndarray], observation: np.ndarray) -> np.ndarray:
     """The action of `layers` for one observation or a batch, in the env's units."""
-    x = (np.asarray(observation, np.float32) - arrays["mean"]) / arrays["deviation"]
+    observation = np.asarray(observation, np.float32)
+    x = (observation - arrays["mean"]) / arrays["deviation"]
     x = np.clip(x, -arrays["bound"], arrays["bound"])
+    if arrays["closeness"].size:
+        near = nearness(observation[..., arrays["closeness"]], arrays["rates"].tolist())
+        x = np.concatenate([x, near], axis=-1)
     count = sum(name.startswith("weight") for name in arrays)
     for number in range(count):
         x = x @ arrays[f"weight{number}"] + arrays[f"bias{number}"]
@@ -132,11 +141,17 @@ def _write_onnx(file: Path, arrays: dict[str, np.ndarray], learned: TrainedRun) 
     nodes: list[Any] = []
     constants: dict[str, np.ndarray] = {}
 
-    def add(op: str, x: str, more: dict[str, np.ndarray] | None = None, **options: Any) -> str:
-        """Appends one operation on ``x`` and named constants; the name of its result."""
+    def add(
+        op: str,
+        x: str,
+        more: dict[str, np.ndarray] | None = None,
+        inputs: tuple[str, ...] = (),
+        **options: Any,
+    ) -> str:
+        """Appends one operation on ``x``, ``inputs`` and named constants; its result's name."""
         constants.update(more or {})
         name = f"{op.lower()}{len(nodes)}"
-        nodes.append(helper.make_node(op, [x, *(more or {})], [name], **options))
+        nodes.append(helper.make_node(op, [x, *inputs, *(more or {})], [name], **options))
         return name
 
     def bounded(x: str, bound: float, name: str) -> str:
@@ -148,6 +163,8 @@ def _write_onnx(file: Path, arrays: dict[str, np.ndarray], learned: TrainedRun) 
         x = add("Sub", x, {"mean": arrays["mean"]})
         x = add("Div", x, {"deviation": arrays["deviation"]})
         x = bounded(x, float(arrays["bound"]), "bound")
+    if arrays["closeness"].size:
+        x = _with_nearness(add, x, arrays)
     count = sum(name.startswith("weight") for name in arrays)
     for number in range(count):
         for op, name in (("MatMul", f"weight{number}"), ("Add", f"bias{number}")):
@@ -185,6 +202,19 @@ def _write_onnx(file: Path, arrays: dict[str, np.ndarray], learned: TrainedRun) 
     helper.set_model_props(model, facts)
     onnx.checker.check_model(model, full_check=True)
     onnx.save(model, str(file))
+
+
+def _with_nearness(add: Callable[..., str], x: str, arrays: dict[str, np.ndarray]) -> str:
+    """``x`` followed by `nearness` of the observation; the name of the result."""
+    one, size = np.float32(1.0), np.float32(NEAR)
+    read = add("Gather", "observation", {"closeness": arrays["closeness"]}, axis=1)
+    limits = {"out_of_sight": np.float32(-1.0), "touching": np.float32(0.0)}
+    closeness_less_one = add("Clip", add("Sub", read, {"one": one}), limits)
+    for number, rate in enumerate(arrays["rates"]):
+        near = add("Exp", add("Mul", closeness_less_one, {f"rate{number}": rate}))
+        near = add("Mul", near, {f"near{number}": size})
+        x = add("Concat", x, inputs=(near,), axis=1)
+    return x
 
 
 def _onnx_player(file: Path) -> Play | None:

@@ -22,7 +22,7 @@ from slsac.training.off_policy import OffPolicyTrainer
 from slsac.training.session import facts_that_fit
 
 MEANING = (
-    "algo", "units", "normalise_observations", "observation_clip",
+    "algo", "units", "normalise_observations", "observation_clip", "closeness_rates",
     "cost_critic.kind", "cost_critic.cost_scaling", "policy.head", "policy_update",
     "reward_critic.layer_norm", "cost_critic.layer_norm",
 )  # fmt: skip

@@ -46,6 +46,30 @@ def build(options: bool = False) -> OffPolicyAgent:
     return agent._replace(init=jax.jit(agent.init), update=jax.jit(agent.update, static_argnums=3))
 
 
+def test_networks_see_how_near_things_are_beside_the_observation() -> None:
+    config = with_overrides(SL_SAC, SMALL | {"closeness_rates": (10.0, 30.0)})
+    agent = off_policy.build(config, SPEC._replace(closeness=(0, 2)))
+    state = agent.init(jax.random.PRNGKey(0))
+    assert state.policy.weights[0].shape == (3 + 2 * 2, 16)
+    assert jax.tree.leaves(state.reward_critics)[0].shape[-2] == 3 + 2 * 2 + 2
+    row = jnp.array([0.9, 0.2, 1.0])
+    near = [3.0 / math.e, 3.0, 3.0 / math.e**3, 3.0]
+    network = off_policy.build(config, SPEC._replace(observation_size=7))
+    np.testing.assert_allclose(
+        agent.predict(state.policy, row),
+        network.predict(state.policy, jnp.array([*row, *near])),
+        rtol=1e-5,
+    )
+
+
+def test_a_task_without_closeness_is_learned_as_if_there_were_no_rates() -> None:
+    with_rates = off_policy.build(with_overrides(SL_SAC, SMALL | {"closeness_rates": (3.0,)}), SPEC)
+    key = jax.random.PRNGKey(0)
+    leaves = jax.tree.leaves(jax.jit(with_rates.init)(key)), jax.tree.leaves(build().init(key))
+    for ours, theirs in zip(*leaves, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 def make_batch(seed: int = 0) -> Batch:
     rng = np.random.default_rng(seed)
     batch = Batch(

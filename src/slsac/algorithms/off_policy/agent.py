@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from slsac.algorithms.off_policy import cost_critic as cost_critics
@@ -25,7 +26,7 @@ from slsac.config import (
     PolicyConfig,
     RewardCriticConfig,
 )
-from slsac.networks import normalise
+from slsac.networks import nearness, normalise
 from slsac.types import Batch, EnvSpec
 
 Metrics = dict[str, jax.Array]
@@ -88,6 +89,7 @@ class AgentConfig(NamedTuple):
     polyak: float
     normalise_observations: bool
     observation_clip: float
+    closeness_rates: tuple[float, ...]
 
 
 def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
@@ -105,15 +107,18 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
         polyak=config.polyak,
         normalise_observations=config.normalise_observations,
         observation_clip=config.observation_clip,
+        closeness_rates=config.closeness_rates,
     )
     return _build(needed, spec)
 
 
 @functools.lru_cache(maxsize=16)
 def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
-    head = policies.build(config.policy, spec)
-    reward = reward_critics.build(config.reward_critic, spec)
-    cost = cost_critics.build(config.cost_critic, spec, config.tail_fraction)
+    entries, rates = np.array(spec.closeness, int), config.closeness_rates
+    seen = spec._replace(observation_size=spec.observation_size + len(entries) * len(rates))
+    head = policies.build(config.policy, seen)
+    reward = reward_critics.build(config.reward_critic, seen)
+    cost = cost_critics.build(config.cost_critic, seen, config.tail_fraction)
     automatic = config.policy.automatic_temperature
     target_entropy = config.policy.target_entropy * spec.action_size
     averaged = config.policy.averaging_rate < 1.0
@@ -167,10 +172,14 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
 
     def see(policy: Any, observation: jax.Array) -> jax.Array:
         """What the networks are given of an observation."""
-        if not config.normalise_observations:
-            return observation
-        mean, deviation = policy.normaliser
-        return normalise(observation, mean, deviation, config.observation_clip)
+        inputs = observation
+        if config.normalise_observations:
+            mean, deviation = policy.normaliser
+            inputs = normalise(observation, mean, deviation, config.observation_clip)
+        if seen == spec:
+            return inputs
+        near = nearness(observation[..., entries], rates)
+        return jnp.concatenate([inputs, near], axis=-1)
 
     def explore(policy: Any, observation: jax.Array, key: jax.Array) -> jax.Array:
         return head.explore(network_of(policy), see(policy, observation), key)

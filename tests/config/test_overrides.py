@@ -55,6 +55,8 @@ def test_presets_survive_json(algo: str, env: str) -> None:
         ("policy.hidden", "(64, 32)", (64, 32)),
         ("policy.hidden", "[64]", (64,)),
         ("policy.hidden", [64, 32], (64, 32)),
+        ("closeness_rates", "3,1e1,.5", (3.0, 10.0, 0.5)),
+        ("closeness_rates", "none", ()),
         ("policy.automatic_temperature", "true", True),
         ("policy.target_network", "Off", False),
         ("policy.target_network", False, False),
@@ -117,12 +119,16 @@ def test_a_key_that_is_no_text_is_an_unknown_field() -> None:
 
 
 @pytest.mark.parametrize("env", ["SafetyPointGoal1-v0", "MetaDriveSafe-v0"])
-@pytest.mark.parametrize("algo", ["wcsac", "cpo"])
+@pytest.mark.parametrize("algo", ["wcsac", "cpo", "sl-sac-2"])
 def test_flags_give_the_config_that_they_were_made_of(algo: str, env: str) -> None:
     changed = {
         "policy.hidden": (8, 4), "cost_limit": 0.125, "seed": 3, "steps": 12_344,
         "cost_critic.optimiser.max_gradient_norm": None,
-    } | ({"cost_critic.cost_floor": -2.5} if algo == "wcsac" else {"num_envs": 4})  # fmt: skip
+    } | {
+        "wcsac": {"cost_critic.cost_floor": -2.5},
+        "cpo": {"num_envs": 4},
+        "sl-sac-2": {"closeness_rates": ()},
+    }[algo]  # fmt: skip
     config = with_overrides(preset(algo, env), changed)
     given = parse_overrides(as_flags(config))
     assert (given.pop("algo"), given.pop("env")) == (algo, env)

@@ -126,7 +126,7 @@ def as_flags(config: Config) -> list[str]:
     named |= {name: value for name, (value, _) in changed.items()}
     flags = []
     for name, value in named.items():
-        text = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+        text = (",".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value)
         flags += [f"--{name.replace('_', '-')}", text]
     return flags
 

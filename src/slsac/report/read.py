@@ -153,5 +153,5 @@ def _settings(config: Config) -> str:
 
 def _brief(value: Any) -> str:
     if isinstance(value, tuple):
-        return "x".join(map(str, value))
+        return "x".join(map(str, value)) or "none"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

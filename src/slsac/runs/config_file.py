@@ -80,6 +80,7 @@ LATER_FIELDS = (
     "policy.averaging_rate",
     "policy.exploration_noise",
     "policy.target_entropy",
+    "policy.target_entropy_slope",
     "policy.target_noise",
     "policy.target_noise_clip",
     "policy.temperature_learning_rate",
@@ -90,8 +91,13 @@ LATER_FIELDS = (
 """Config fields that the first recorded runs do not know; any other that is missing was lost."""
 BEFORE = {"metadrive.lidar": "distance", "noiseless_every": None}
 """What runs did that are older than a field, where the field's preset has another value."""
-BEFORE_WITH_LIDAR: dict[str, Any] = {"closeness_rates": ()}
-"""The same for fields that mean nothing to other tasks."""
+BEFORE_IN: dict[str, dict[str, Any]] = {
+    "navigation": {"closeness_rates": (), "policy.target_entropy_slope": 0.0},
+    "driving": {"closeness_rates": ()},
+    "other": {"policy.target_entropy_slope": 0.0},
+}
+"""The same by family of tasks: velocity tasks have no lidar, and neither their recorded runs nor
+driving had a multiplier that the slope answers to."""
 
 
 def _with_present_names(values: dict[str, Any]) -> dict[str, Any]:
@@ -170,9 +176,7 @@ def read(run: Path) -> ConfigFile:
     try:
         spec = _spec_from(sizes)
         known = to_dict(preset(values["algo"], values["env"]))
-        before = BEFORE
-        if family(values["env"]) in ("navigation", "driving"):
-            before = BEFORE | BEFORE_WITH_LIDAR
+        before = BEFORE | BEFORE_IN.get(family(values["env"]), {})
         filled = _filled(_with_present_names(values), known, before)
         return ConfigFile(from_dict(filled), spec, provenance)
     except (InvalidInput, schema.Misfit) as error:

@@ -66,16 +66,12 @@ class DrivingEnv:
         self._scenarios = scenarios
         self._env = MetaDriveEnv(simulator_settings(config, scenarios))
         box = self._env.action_space
-        size = self._env.observation_space.shape[0]
-        # The lidar's rays come last.
-        rays = range(size - config.lasers, size) if config.lidar == "closeness" else ()
         self.spec = EnvSpec(
-            observation_size=size,
+            observation_size=self._env.observation_space.shape[0],
             action_size=box.shape[0],
             horizon=config.horizon,
             action_low=tuple(box.low.tolist()),
             action_high=tuple(box.high.tolist()),
-            closeness=tuple(rays),
         )
         self._steps = 0
         self._violations: dict[str, float] = {}

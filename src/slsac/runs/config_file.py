@@ -93,11 +93,10 @@ BEFORE = {"metadrive.lidar": "distance", "noiseless_every": None}
 """What runs did that are older than a field, where the field's preset has another value."""
 BEFORE_IN: dict[str, dict[str, Any]] = {
     "navigation": {"closeness_rates": (), "policy.target_entropy_slope": 0.0},
-    "driving": {"closeness_rates": ()},
     "other": {"policy.target_entropy_slope": 0.0},
 }
-"""The same by family of tasks: velocity tasks have no lidar, and neither their recorded runs nor
-driving had a multiplier that the slope answers to."""
+"""The same by family of tasks: velocity tasks and driving state no closeness, and none of their
+recorded runs had a multiplier that the slope answers to."""
 
 
 def _with_present_names(values: dict[str, Any]) -> dict[str, Any]:

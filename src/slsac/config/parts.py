@@ -74,9 +74,6 @@ class PolicyConfig:
     """Adapts alpha so that the entropy meets its target."""
     target_entropy: float
     """That target in nats for each action dimension, where the temperature is automatic."""
-    target_entropy_slope: float
-    """What the target falls by for each unit that the multiplier is above .1: where the limit
-    binds, noise costs."""
     temperature_learning_rate: float
     """Step size of Adam on log alpha, where it is automatic."""
     averaging_rate: float
@@ -100,9 +97,8 @@ class PolicyConfig:
     def __post_init__(self) -> None:
         require_choices(self)
         require_at_least(
-            0, self, "temperature", "target_entropy_slope", "exploration_noise", "target_noise",
-            "target_noise_clip",
-        )  # fmt: skip
+            0, self, "temperature", "exploration_noise", "target_noise", "target_noise_clip"
+        )
         require_above_zero(self, "temperature_learning_rate")
         require(0 < self.averaging_rate <= 1, "averaging_rate", self.averaging_rate, "in (0, 1]")
         require(

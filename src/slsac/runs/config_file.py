@@ -80,7 +80,6 @@ LATER_FIELDS = (
     "policy.averaging_rate",
     "policy.exploration_noise",
     "policy.target_entropy",
-    "policy.target_entropy_slope",
     "policy.target_noise",
     "policy.target_noise_clip",
     "policy.temperature_learning_rate",
@@ -91,12 +90,8 @@ LATER_FIELDS = (
 """Config fields that the first recorded runs do not know; any other that is missing was lost."""
 BEFORE = {"metadrive.lidar": "distance", "noiseless_every": None}
 """What runs did that are older than a field, where the field's preset has another value."""
-BEFORE_IN: dict[str, dict[str, Any]] = {
-    "navigation": {"closeness_rates": (), "policy.target_entropy_slope": 0.0},
-    "other": {"policy.target_entropy_slope": 0.0},
-}
-"""The same by family of tasks: velocity tasks and driving state no closeness, and none of their
-recorded runs had a multiplier that the slope answers to."""
+BEFORE_IN: dict[str, dict[str, Any]] = {"navigation": {"closeness_rates": ()}}
+"""The same for a family of tasks; the others state no closeness."""
 
 
 def _with_present_names(values: dict[str, Any]) -> dict[str, Any]:

@@ -31,8 +31,6 @@ from slsac.types import Batch, EnvSpec
 
 Metrics = dict[str, jax.Array]
 
-CALM_BELOW = 0.1
-"""The multiplier up to which a policy explores as much as if there were no limit."""
 CRITIC_SIGNAL = "critic_signal"
 """Metric that the multiplier's signal ``critic`` reads: the mean charge for replayed actions."""
 
@@ -122,6 +120,7 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
     reward = reward_critics.build(config.reward_critic, seen)
     cost = cost_critics.build(config.cost_critic, seen, config.tail_fraction)
     automatic = config.policy.automatic_temperature
+    target_entropy = config.policy.target_entropy * spec.action_size
     averaged = config.policy.averaging_rate < 1.0
     dressed = config.normalise_observations or averaged
 
@@ -277,11 +276,6 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
             "charged_cost": jnp.mean(charge),
         }
 
-    def target_entropy(multiplier: jax.Array) -> jax.Array | float:
-        target, slope = config.policy.target_entropy, config.policy.target_entropy_slope
-        calmer = slope * jnp.maximum(multiplier - CALM_BELOW, 0.0) if slope else 0.0
-        return (target - calmer) * spec.action_size
-
     def update_policy(
         state: AgentState,
         batch: Batch,
@@ -302,7 +296,7 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
         state = state._replace(policy=policy, policy_optimiser=policy_optimiser)
         if automatic:
             # d/d(log alpha) of log alpha * (entropy - target): alpha falls while entropy is high.
-            gradient = metrics["entropy"] - target_entropy(multiplier)
+            gradient = metrics["entropy"] - target_entropy
             log_temperature, temperature_optimiser = descend(
                 step.temperature, gradient, state.temperature_optimiser, state.log_temperature
             )

@@ -93,13 +93,17 @@ def allowed(hint: Any) -> str:
     if typing.get_origin(hint) is types.UnionType:
         return f"{allowed(typing.get_args(hint)[0])}, none"
     if typing.get_origin(hint) is tuple:
+        if typing.get_args(hint)[0] is float:
+            return "numbers, as in 3,10, or none"
         return "whole numbers, as in 64,64"
     return {int: "whole number", float: "number", bool: "true, false", str: "text"}[hint]
 
 
 def values(settings: Iterable[Any]) -> str:
     """The presets' values of a field, each once."""
-    return " / ".join(dict.fromkeys("none" if value is None else f"{value}" for value in settings))
+    return " / ".join(
+        dict.fromkeys("none" if value in (None, ()) else f"{value}" for value in settings)
+    )
 
 
 def row(name: str, hint: Any, settings: Iterable[Any], meaning: str) -> Row:

@@ -294,7 +294,8 @@ class Agent:
         require_seed(seed)
         if self._evaluation_env is None:
             self._evaluation_env = Lanes(copies_of(self._source()).evaluation)
-        config_file.require_same_task(self._evaluation_env.take(1)[0].spec, self.spec)
+        evaluated = self._evaluation_env.take(1)[0].spec
+        config_file.require_same_task(evaluated, self.spec, self.config)
         self._sample_key = jax.random.PRNGKey(seed)
         if deterministic:
             return evaluate(
@@ -326,7 +327,7 @@ class Agent:
         except InvalidInput as error:
             raise video.NoVideo(f"no video: {error}") from error
         try:
-            config_file.require_same_task(env.spec, self.spec)
+            config_file.require_same_task(env.spec, self.spec, self.config)
             return video.record(
                 env,
                 self._act,

@@ -229,6 +229,24 @@ def test_every_problem_is_named_with_what_was_seen(make: type[Any], problem: str
     assert "allowed" in problems[0] or "allows" in problems[0]
 
 
+def test_a_closeness_that_is_none_is_named() -> None:
+    env = Walk()
+    env.closeness_entries = (7,)
+    (problem,) = check_safe_env(env)
+    assert "closeness_entries of env Walk is (7,); it must list entries" in problem
+    env.closeness_entries = (0, 1)  # positions, of either sign
+    (problem,) = check_safe_env(env)
+    assert problem.endswith("allowed: 0 (out of sight) to 1 (touching)")
+
+
+@pytest.mark.parametrize("closeness", [[0], (0, 0), (2,), (np.int64(0),)])
+def test_a_ready_env_with_a_closeness_that_is_none_is_refused(closeness: Any) -> None:
+    env = Choice()
+    env.spec = env.spec._replace(closeness=closeness)
+    with pytest.raises(InvalidInput, match=r"^closeness of the env is "):
+        make_env(env)
+
+
 def test_dict_and_tuple_observations_are_flattened_as_gymnasium_does() -> None:
     inner = Named()
     assert check_safe_env(Named) == []

@@ -223,6 +223,12 @@ def test_an_env_may_say_which_entries_are_closeness() -> None:
         env.closeness_entries = wrong
         with pytest.raises(InvalidInput, match=r"closeness_entries of env Walk is .* from 0 to 1"):
             make_env(env)
+    env.closeness_entries = (1,)
+    stacked = gym.wrappers.FrameStackObservation(env, 2)
+    with pytest.raises(InvalidInput, match=r"stated by Walk, but FrameStackObservation around it"):
+        make_env(stacked)
+    stacked.closeness_entries = (1, 3)
+    assert make_env(stacked).spec.closeness == (1, 3)
 
 
 def test_render_mode_cannot_be_changed_on_an_object() -> None:

@@ -72,8 +72,13 @@ def test_a_run_from_before_nearness_did_without(
     path.write_text(json.dumps(values))
     old = config_file.read(run)
     assert old.config.closeness_rates == rates
-    # The env states its lidar now; such a run can be continued and evaluated all the same.
-    config_file.require_same_task(old.spec._replace(closeness=(0,)), old.spec)
+    # An env that states its lidar by now is the same task for a run that does not look at it.
+    stated = old.spec._replace(closeness=(0,))
+    if rates:
+        with pytest.raises(InvalidInput, match=r"closeness of the env is \(0,\)"):
+            config_file.require_same_task(stated, old.spec, old.config)
+    else:
+        config_file.require_same_task(stated, old.spec, old.config)
 
 
 def test_layer_norm_is_read_by_the_name_that_it_had(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def _play(learned: TrainedRun, source: Any, protocol: Protocol, tick: Tick) -> E
 
     parts: list[Evaluation] = []
     with contextlib.closing(Lanes(copies_of(source).evaluation)) as lanes:
-        require_same_task(lanes.take(1)[0].spec, learned.spec)
+        require_same_task(lanes.take(1)[0].spec, learned.spec, learned.config)
         for number, first in enumerate(range(0, protocol.episodes, CHUNK)):
             tick("episodes", first, protocol.episodes)
             seed = episode_seed(protocol.seed, Branch.CERTIFICATE, number)

@@ -16,6 +16,7 @@ from slsac.envs.contract import (
     observation_problem,
     reset_problem,
     space_problems,
+    stated_closeness,
     step_problem,
 )
 from slsac.envs.gymnasium import make_registered
@@ -61,6 +62,7 @@ def _check(env: Any, problems: list[str]) -> None:
         return
     if isinstance(env, gym.vector.VectorEnv):
         return
+    closeness = [] if problems else list(stated_closeness(env))
     seeded = True
     try:
         env.reset(seed=0)
@@ -72,6 +74,12 @@ def _check(env: Any, problems: list[str]) -> None:
     actions = _sample_actions(env.action_space)
     first, in_play = _play(env, actions, seeded)
     problems += in_play
+    readings = np.array([row[closeness] for row in first if len(row) > max(closeness, default=0)])
+    if readings.size and not ((readings >= 0.0) & (readings <= 1.0)).all():
+        problems.append(
+            f"a closeness entry holds {readings.flat[np.abs(readings - 0.5).argmax()]:g}; allowed: "
+            "0 (out of sight) to 1 (touching)"
+        )
     if seeded and not in_play:
         second, _ = _play(env, actions, seeded)
         for time, (row, repeated) in enumerate(zip(first, second, strict=False)):
@@ -110,6 +118,7 @@ class AsGymnasium:
 
     def __init__(self, env: SafeEnv) -> None:
         self._env, size = env, env.spec.observation_size
+        self.closeness_entries = env.spec.closeness
         self.observation_space = gym.spaces.Box(-np.inf, np.inf, (size,), np.float32)
         self.action_space = gym.spaces.Box(-1.0, 1.0, (env.spec.action_size,), np.float32)
 

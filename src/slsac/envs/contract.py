@@ -192,20 +192,38 @@ def require_spec(spec: EnvSpec) -> None:
                 f"{name} of the env is {brief(getattr(spec, name))}; it must be "
                 f"{spec.action_size} finite numbers, one for each action"
             )
-    closeness_entries(spec.closeness, spec.observation_size, "the env")
+    require_entries("closeness of the env", spec.closeness, spec.observation_size)
 
 
-def closeness_entries(entries: Any, size: int, env: str) -> tuple[int, ...]:
-    """``entries`` as a tuple. Raise InvalidInput unless they are entries of an observation."""
-    listed = isinstance(entries, Iterable) and not isinstance(entries, str)
-    numbers = list(entries) if listed else []
-    whole = listed and all(isinstance(entry, int | np.integer) for entry in numbers)
-    if not whole or len({*numbers}) < len(numbers) or not {*numbers} <= {*range(size)}:
+def require_entries(what: str, entries: Any, size: int) -> None:
+    """Raise InvalidInput unless ``entries`` is a tuple of places in an observation."""
+    whole = isinstance(entries, tuple) and all(type(entry) is int for entry in entries)
+    if not whole or len({*entries}) < len(entries) or not {*entries} <= {*range(size)}:
         raise InvalidInput(
-            f"closeness_entries of {env} is {brief(entries)}; it must list entries of an "
-            f"observation, each once: whole numbers from 0 to {size - 1}"
+            f"{what} is {brief(entries)}; it must list entries of an observation, each once: "
+            f"whole numbers from 0 to {size - 1}"
         )
-    return tuple(int(entry) for entry in numbers)
+
+
+def stated_closeness(env: Any) -> tuple[int, ...]:
+    """What a Gymnasium env lists as ``closeness_entries``; nothing where it does not."""
+    outside = env
+    while isinstance(env, gym.Wrapper) and "closeness_entries" not in dir(env):
+        env = env.env
+    entries = getattr(env, "closeness_entries", ())
+    if isinstance(entries, Iterable) and not isinstance(entries, str):
+        entries = tuple(int(e) if isinstance(e, np.integer) else e for e in entries)
+    while entries and outside is not env:
+        changes = isinstance(outside, gym.ObservationWrapper)
+        if changes or outside.observation_space != outside.env.observation_space:
+            raise InvalidInput(
+                f"closeness_entries is stated by {type(env).__name__}, but "
+                f"{type(outside).__name__} around it changes observations; state it there"
+            )
+        outside = outside.env
+    size = size_of(env.observation_space)
+    require_entries(f"closeness_entries of {name_of(env)}", entries, size)
+    return entries
 
 
 def as_observation(value: Any, spec: EnvSpec) -> np.ndarray:

@@ -15,13 +15,13 @@ import numpy as np
 
 from slsac.envs.contract import (
     as_vector,
-    closeness_entries,
     cost_of,
     cost_problem,
     name_of,
     reset_problem,
     size_of,
     space_problems,
+    stated_closeness,
     step_problem,
 )
 from slsac.envs.imports import import_named
@@ -71,15 +71,13 @@ class GymnasiumEnv:
         low, high = box.low.astype(np.float64), box.high.astype(np.float64)
         self._action_centre = (high + low) / 2
         self._action_scale = (high - low) / 2
-        size = size_of(self.env.observation_space)
-        entries = closeness_entries(_stated_closeness(self.env), size, name_of(self.env))
         self.spec = EnvSpec(
-            observation_size=size,
+            observation_size=size_of(self.env.observation_space),
             action_size=math.prod(box.shape),
             horizon=_horizon(horizon, own_limit),
             action_low=tuple(low.reshape(-1).tolist()),
             action_high=tuple(high.reshape(-1).tolist()),
-            closeness=entries,
+            closeness=stated_closeness(self.env),
         )
         self._steps = 0
 
@@ -165,13 +163,6 @@ def _time_limit(env: Any) -> int | None:
             limit = env._max_episode_steps
         env = env.env
     return limit
-
-
-def _stated_closeness(env: Any) -> Any:
-    """What an env, or the one it wraps, lists as ``closeness_entries``; nothing by default."""
-    while isinstance(env, gym.Wrapper) and "closeness_entries" not in dir(env):
-        env = env.env
-    return getattr(env, "closeness_entries", ())
 
 
 def _horizon(wanted: int | None, own_limit: int | None) -> int:

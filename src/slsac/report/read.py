@@ -153,5 +153,6 @@ def _settings(config: Config) -> str:
 
 def _brief(value: Any) -> str:
     if isinstance(value, tuple):
-        return "x".join(map(str, value)) or "none"
+        separator = "," if any(isinstance(part, float) for part in value) else "x"
+        return separator.join(f"{part:g}" for part in value) or "none"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from slsac.config import Config, OnPolicyConfig
+from slsac.config import Config, OffPolicyConfig, OnPolicyConfig
 from slsac.config.overrides import from_dict, to_dict, with_overrides
 from slsac.config.presets import preset
-from slsac.errors import InvalidInput, unknown_name
+from slsac.errors import InvalidInput, brief, unknown_name
 from slsac.runs import identity, schema
 from slsac.runs.layout import CONFIG, write_atomically
 from slsac.runs.schema import Optional, list_of, nullable, number, positive, record, text, whole
@@ -218,13 +218,17 @@ def with_steps(config: Config, steps: int, *, begun: bool) -> Config:
     return with_overrides(config, {"steps": steps})
 
 
-def require_same_task(spec: EnvSpec, recorded: EnvSpec) -> None:
-    """Raise InvalidInput unless an env's sizes, bounds and horizon are those of the run."""
+def uses_closeness(config: Config) -> bool:
+    """Whether networks see more of what an env says is close than the observation itself."""
+    return isinstance(config, OffPolicyConfig) and bool(config.closeness_rates)
+
+
+def require_same_task(spec: EnvSpec, recorded: EnvSpec, config: Config) -> None:
+    """Raise InvalidInput unless an env is what the run was made with, where that matters."""
     for name, ours, theirs in zip(EnvSpec._fields, spec, recorded, strict=True):
-        if name == "closeness" and not theirs:
-            continue  # made before there was this field, and so without these inputs
-        if ours != theirs:
+        matters = name != "closeness" or uses_closeness(config)
+        if matters and ours != theirs:
             raise InvalidInput(
-                f"{name} of the env is {ours}; the run was made with {theirs}: pass the same env, "
-                "as env= of Agent.load"
+                f"{name} of the env is {brief(ours)}; the run was made with {brief(theirs)}: pass "
+                "the same env, as env= of Agent.load"
             )

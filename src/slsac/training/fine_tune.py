@@ -14,12 +14,13 @@ from typing import Any
 from slsac.config import Config, OffPolicyConfig
 from slsac.config.overrides import differing, with_overrides
 from slsac.display import Display
-from slsac.errors import InvalidInput, RunDamaged
+from slsac.errors import InvalidInput, RunDamaged, brief
 from slsac.runs import checkpoint, config_file
 from slsac.runs.layout import CHECKPOINTS, REPLAY
 from slsac.training import launch
 from slsac.training.off_policy import OffPolicyTrainer
 from slsac.training.session import facts_that_fit
+from slsac.types import EnvSpec
 
 MEANING = (
     "algo", "units", "normalise_observations", "observation_clip", "closeness_rates",
@@ -63,24 +64,25 @@ def start(
     theirs, spec, recorded = config_file.read(source)
     if run.resolve() == source.resolve():
         raise InvalidInput(f"run is {run}, which --init names as well; pass --run with another")
-    _require_same_meaning(config, theirs, source)
+    _require_same_meaning(config, theirs, spec, source)
     saved = _newest_checkpoint(source)
 
     def hand_over(trainer: launch.Trainer) -> None:
-        sizes = ("observation_size", "action_size")
-        for name in sizes:
-            size, known = getattr(trainer.spec, name), getattr(spec, name)
-            if size != known:
+        seen = ("closeness",) if config_file.uses_closeness(config) else ()
+        for name in ("observation_size", "action_size", *seen):
+            ours, known = getattr(trainer.spec, name), getattr(spec, name)
+            if ours != known:
                 raise InvalidInput(
-                    f"{name} of the env is {size}; --init {source} has networks for {known}"
+                    f"{name} of the env is {brief(ours)}; --init {source} has networks for "
+                    f"{brief(known)}"
                 )
-        ours, there = config.multiplier, theirs.multiplier
+        own, there = config.multiplier, theirs.multiplier
         try:
             with facts_that_fit(saved):
                 trainer.start_from(saved)
                 if isinstance(trainer, OffPolicyTrainer) and isinstance(theirs, OffPolicyConfig):
                     trainer.take_over_costs(theirs, spec.horizon, saved.facts)
-                if (ours.rule, ours.initial) == (there.rule, there.initial):
+                if (own.rule, own.initial) == (there.rule, there.initial):
                     trainer.session.lagrangian.restore(saved.facts)
         except RunDamaged as error:
             raise InvalidInput(
@@ -93,7 +95,8 @@ def start(
     def _hand_over_replay(trainer: launch.Trainer) -> None:
         if not isinstance(trainer, OffPolicyTrainer) or not isinstance(theirs, OffPolicyConfig):
             raise InvalidInput(f"algo is {config.algo}; --keep-replay needs an off-policy one")
-        if trainer.spec != spec or config.env != theirs.env:
+        same = trainer.spec._replace(closeness=spec.closeness) == spec
+        if not same or config.env != theirs.env:
             raise InvalidInput(
                 f"env is {config.env}; --keep-replay needs the task of {source}, {theirs.env}"
             )
@@ -113,8 +116,10 @@ def start(
     )  # fmt: skip
 
 
-def _require_same_meaning(config: Config, theirs: Config, source: Path) -> None:
+def _require_same_meaning(config: Config, theirs: Config, spec: EnvSpec, source: Path) -> None:
     changed = {name: pair for name, pair in differing(config, theirs).items() if name in MEANING}
+    if not spec.closeness:
+        changed.pop("closeness_rates", None)  # networks without such inputs fit any rates
     if changed:
         name, (ours, there) = next(iter(changed.items()))
         raise InvalidInput(

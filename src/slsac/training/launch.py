@@ -329,7 +329,7 @@ def resume(
     training_env, kind = make_env(source), KINDS[type(config)]
     with contextlib.ExitStack() as opened:
         _close_after(opened, training_env, source)
-        config_file.require_same_task(training_env.spec, spec)
+        config_file.require_same_task(training_env.spec, spec, config)
         copies = copies_of(source)
         kind.check(config, training_env.spec, copies)
         lock = RunLock(run)

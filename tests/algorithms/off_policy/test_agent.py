@@ -64,9 +64,12 @@ def test_networks_see_how_near_things_are_beside_the_observation() -> None:
 
 def test_a_task_without_closeness_is_learned_as_if_there_were_no_rates() -> None:
     with_rates = off_policy.build(with_overrides(SL_SAC, SMALL | {"closeness_rates": (3.0,)}), SPEC)
-    key = jax.random.PRNGKey(0)
-    leaves = jax.tree.leaves(jax.jit(with_rates.init)(key)), jax.tree.leaves(build().init(key))
-    for ours, theirs in zip(*leaves, strict=True):
+    update = jax.jit(with_rates.update, static_argnums=3)
+    learned = [
+        step(init(jax.random.PRNGKey(0)), make_batch(), jnp.float32(0.5), True)[0]
+        for init, step in ((jax.jit(with_rates.init), update), (build().init, build().update))
+    ]
+    for ours, theirs in zip(*map(jax.tree.leaves, learned), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 

@@ -46,7 +46,7 @@ def test_mlp_by_hand() -> None:
 
 
 def test_nearness_by_hand() -> None:
-    # For each rate in turn: 3 where something is touched, 3 / e at a distance of 1 / rate. A
+    # For each rate in turn: 3 at no distance, 3 / e at a distance of 1 / rate. A
     # reading outside [0, 1] counts as its nearest end.
     closeness = np.float32([[1.0, 0.9, 0.0, 1.7]])
     expected = 3.0 * np.exp([[0.0, -1.0, -10.0, 0.0, 0.0, -2.0, -20.0, 0.0]])

@@ -74,7 +74,7 @@ def normalise(observation: Any, mean: Any, deviation: Any, bound: float) -> Any:
 
 
 NEAR = 3.0
-"""What `nearness` is where something is touched: as much as three deviations of other inputs."""
+"""What `nearness` is at no distance: as much as three deviations of other inputs."""
 
 
 def nearness(closeness: Any, rates: Sequence[float]) -> Any:

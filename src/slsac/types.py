@@ -26,8 +26,8 @@ class EnvSpec(NamedTuple):
     action_high: tuple[float, ...]
     """Bounds in the environment's own units; inside slsac actions are always in [-1, 1]."""
     closeness: tuple[int, ...] = ()
-    """Entries of an observation that say how close something is, from 0 (out of sight) to 1
-    (touching), as a lidar's do."""
+    """Entries of an observation that say how close something is, as a lidar's do: from 0, out of
+    sight, to 1, no distance at all."""
 
     @property
     def action_middle(self) -> np.ndarray:

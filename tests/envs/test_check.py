@@ -236,7 +236,7 @@ def test_a_closeness_that_is_none_is_named() -> None:
     assert "closeness_entries of env Walk is (7,); it must list entries" in problem
     env.closeness_entries = (0, 1)  # positions, of either sign
     (problem,) = check_safe_env(env)
-    assert problem.endswith("allowed: 0 (out of sight) to 1 (touching)")
+    assert problem.endswith("allowed: 0 (out of sight) to 1 (no distance)")
 
 
 @pytest.mark.parametrize("closeness", [[0], (0, 0), (2,), (np.int64(0),)])

@@ -78,7 +78,7 @@ def _check(env: Any, problems: list[str]) -> None:
     if readings.size and not ((readings >= 0.0) & (readings <= 1.0)).all():
         problems.append(
             f"a closeness entry holds {readings.flat[np.abs(readings - 0.5).argmax()]:g}; allowed: "
-            "0 (out of sight) to 1 (touching)"
+            "0 (out of sight) to 1 (no distance)"
         )
     if seeded and not in_play:
         second, _ = _play(env, actions, seeded)

@@ -2,7 +2,8 @@
 
 Plays a run's policy, and fits the discounted cost that followed each step of some episodes, once
 from the observation alone and once with `nearness` of its closeness entries. Each episode has a
-layout of its own, so episodes that were left out are places never seen. Prints a Markdown table, means of three fits.
+layout of its own, so episodes that were left out are places never seen. Prints a Markdown table,
+means of three fits.
 
     python benchmarks/unseen_places.py RUN --page docs/unseen-places.md
 """

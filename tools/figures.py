@@ -85,7 +85,7 @@ def count_steps_in_thousands(axis: Any) -> None:
     axis.set_xlim(left=0)
 
 
-LEARNED = ("Hopper", "Walker2d", "CarCircle1", "PointCircle1")
+LEARNED = ("Hopper", "Walker2d", "CarCircle1", "CarGoal1")
 
 
 def learned_policy() -> Figure:

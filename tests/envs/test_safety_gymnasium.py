@@ -60,8 +60,8 @@ def test_the_ten_published_tasks_have_their_sizes_and_horizons() -> None:
 
 
 @pytest.mark.parametrize(("env_id", "first", "beyond"), [
-    ("SafetyPointGoal1-v0", 12, 60), ("SafetyCarCircle1-v0", 24, 40),
-    ("SafetyDoggoButton2-v0", 56, 120), ("SafetyHopperVelocity-v1", 0, 0),
+    ("SafetyPointGoal1-v0", 12, 60), ("SafetyDoggoButton2-v0", 56, 120),
+    ("SafetyCarCircle1-v0", 0, 0), ("SafetyHopperVelocity-v1", 0, 0),
 ])  # fmt: skip
 def test_lidars_are_stated_as_closeness(env_id: str, first: int, beyond: int) -> None:
     env = make_env(env_id)

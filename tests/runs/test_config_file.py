@@ -60,6 +60,7 @@ def test_a_run_from_before_noiseless_episodes_had_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("env", "rates"), [
     ("SafetyPointGoal1-v0", ()),
     ("SafetyHopperVelocity-v1", (3.0, 10.0, 30.0)),  # it has no lidar: they change nothing
+    ("SafetyCarCircle1-v0", (3.0, 10.0, 30.0)),  # its lidar sees no objects
     ("MetaDriveSafe-v0", (3.0, 10.0, 30.0)),  # it does not state its lidar
 ])  # fmt: skip
 def test_a_run_from_before_nearness_did_without(

@@ -90,8 +90,8 @@ LATER_FIELDS = (
 """Config fields that the first recorded runs do not know; any other that is missing was lost."""
 BEFORE = {"metadrive.lidar": "distance", "noiseless_every": None}
 """What runs did that are older than a field, where the field's preset has another value."""
-BEFORE_IN: dict[str, dict[str, Any]] = {"navigation": {"closeness_rates": ()}}
-"""The same for a family of tasks; the others state no closeness."""
+BEFORE_WITH_OBJECTS: dict[str, Any] = {"closeness_rates": ()}
+"""The same for tasks with objects around the robot; the others state no closeness."""
 
 
 def _with_present_names(values: dict[str, Any]) -> dict[str, Any]:
@@ -170,7 +170,8 @@ def read(run: Path) -> ConfigFile:
     try:
         spec = _spec_from(sizes)
         known = to_dict(preset(values["algo"], values["env"]))
-        before = BEFORE | BEFORE_IN.get(family(values["env"]), {})
+        objects = family(values["env"]) == "navigation" and "Circle" not in values["env"]
+        before = BEFORE | (BEFORE_WITH_OBJECTS if objects else {})
         filled = _filled(_with_present_names(values), known, before)
         return ConfigFile(from_dict(filled), spec, provenance)
     except (InvalidInput, schema.Misfit) as error:

@@ -82,6 +82,19 @@ def test_a_run_from_before_nearness_did_without(
         config_file.require_same_task(stated, old.spec, old.config)
 
 
+@pytest.mark.parametrize("closeness", [[99], [-1], [0, 0]])
+def test_a_closeness_outside_the_observation_is_refused(
+    closeness: list[int], tmp_path: Path
+) -> None:
+    run = make_run(tmp_path / "run", "sl-sac-2")
+    path = run / "config.json"
+    values = json.loads(path.read_text())
+    values["spec"]["closeness"] = closeness
+    path.write_text(json.dumps(values))
+    with pytest.raises(InvalidInput, match=r"spec\.closeness"):
+        config_file.read(run)
+
+
 def test_layer_norm_is_read_by_the_name_that_it_had(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", "sl-sac-2")
     path = run / "config.json"

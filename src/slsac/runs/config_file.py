@@ -184,6 +184,12 @@ def _spec_from(sizes: dict[str, Any]) -> EnvSpec:
     for name in sizes:
         if name not in EnvSpec._fields:
             raise unknown_name("field of spec", name, EnvSpec._fields)
+    closeness, size = sizes.get("closeness", []), sizes["observation_size"]
+    if len({*closeness}) < len(closeness) or not all(entry < size for entry in closeness):
+        raise InvalidInput(
+            f"spec.closeness is {brief(closeness)}; it must list numbers from 0 to {size - 1}, "
+            "each once"
+        )
     lists = ("action_low", "action_high", "closeness")
     return EnvSpec(**sizes | {name: tuple(sizes[name]) for name in lists if name in sizes})
 

@@ -36,3 +36,12 @@ def test_products_of_an_update_by_hand() -> None:
     # The policy: forwards for the targets and for itself, and one gradient.
     policy = 10 * observation * 4 * (2 + 1) + 10 * 4 * 2 * action * (2 + 1 + 1)
     assert multiplications == 2 * critic + cost_critic + policy
+
+
+def test_products_count_the_inputs_for_what_is_near() -> None:
+    spec = make_env("ProbeCounts-v0").spec
+    config = off_policy_preset("sl-sac-2", "ProbeCounts-v0")
+    near = matrix_products(config, spec._replace(closeness=(0,)))
+    # Three rates, and so three inputs more.
+    wider = spec._replace(observation_size=spec.observation_size + 3)
+    assert near == matrix_products(config, wider) != matrix_products(config, spec)

@@ -35,6 +35,7 @@ def matrix_products(config: OffPolicyConfig, spec: EnvSpec) -> list[Product]:
     A layer costs one product forwards, and two backwards: for its weights and for its input. The
     first layer's input needs no gradient, except in the policy's update, where the action does.
     """
+    spec = off_policy.spec_seen(spec, config.closeness_rates)
     batch, inputs = config.batch_size, spec.observation_size + spec.action_size
     often = 1.0 / config.policy_delay
     products: list[Product] = []

@@ -7,7 +7,7 @@ Follow `update` to read one step of the algorithm: critics first, then, on every
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -112,10 +112,16 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
     return _build(needed, spec)
 
 
+def spec_seen(spec: EnvSpec, closeness_rates: Sequence[float]) -> EnvSpec:
+    """``spec`` with as many entries of an observation as the networks are given."""
+    more = len(spec.closeness) * len(closeness_rates)
+    return spec._replace(observation_size=spec.observation_size + more)
+
+
 @functools.lru_cache(maxsize=16)
 def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
     entries, rates = np.array(spec.closeness, int), config.closeness_rates
-    seen = spec._replace(observation_size=spec.observation_size + len(entries) * len(rates))
+    seen = spec_seen(spec, rates)
     head = policies.build(config.policy, seen)
     reward = reward_critics.build(config.reward_critic, seen)
     cost = cost_critics.build(config.cost_critic, seen, config.tail_fraction)

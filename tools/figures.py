@@ -105,10 +105,9 @@ def learned_policy() -> Figure:
                 axis.plot(steps, [line[figures] for line in run.evaluations], "o-",
                           color=COLOURS["sl-sac"], linewidth=1.2, markersize=3)  # fmt: skip
         of_return.axhline(published.episode_return, color=COLOURS["wcsac"], linestyle=":")
-        of_return.set_ylim(bottom=0)
         of_return.set_title(name)
+        magnify_costs_below(of_cost, group.config.cost_limit)
         plot_limit(of_cost, group.config.cost_limit)
-        of_cost.set_ylim(0, 4 * group.config.cost_limit)
         count_steps_in_thousands(of_cost)
     axes[0][0].set_ylabel("return")
     axes[1][0].set_ylabel("cost")

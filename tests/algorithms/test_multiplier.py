@@ -341,7 +341,8 @@ def test_relative_integral_moves_as_far_in_every_short_episode() -> None:
 
 def test_relative_integral_with_a_limit_of_zero_rises_at_any_cost() -> None:
     assert values(RELATIVE, [1e-9]) == [0.0, 0.25]
-    assert values(RELATIVE, [0.0]) == [0.0, -0.25]
+    # Nothing is below such a limit, so nothing is discounted for it.
+    assert values(replace(RELATIVE, initial=0.5), [0.0, 0.0, 0.0]) == [0.5, 0.25, 0.0, 0.0]
 
 
 def test_the_running_episode_counts_once_it_raises_the_recent_tail() -> None:

@@ -243,6 +243,17 @@ def test_unfinished_checkpoint_is_ignored_and_written_over(tmp_path: Path) -> No
     assert checkpoint.load_newest(tmp_path)[0].facts["step"] == 20
 
 
+def test_what_was_saved_last_counts_although_a_later_checkpoint_is_damaged(tmp_path: Path) -> None:
+    save(tmp_path, 50)
+    flip_a_bit(save(tmp_path, 100))
+    arrays = tensors.tensors_of(state(3))
+    checkpoint.write(tmp_path, checkpoint.LAST, arrays, {"step": 80})
+    assert checkpoint.load_newest(tmp_path)[0].facts["step"] == 80
+    # One that a killed save has left behind:
+    checkpoint.write(tmp_path, checkpoint.LAST, arrays, {"step": 40})
+    assert checkpoint.load_newest(tmp_path)[0].facts["step"] == 50
+
+
 def test_nothing_that_is_stored_is_pickled() -> None:
     # These two send an env's factory to a process of their own; neither touches a file.
     between_processes = {"envs/worker.py", "envs/vector.py"}

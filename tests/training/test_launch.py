@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -67,8 +68,50 @@ def test_a_start_that_was_killed_loses_nothing(old_run: Path) -> None:
     before = contents(old_run)
     launch._set_aside(old_run)  # and here the process is killed
     assert not (old_run / CONFIG).exists()
-    with pytest.raises(InvalidInput):  # the old run is back before anything else is tried
-        launch.start(small_config("ProbeChoice-v0", replay_capacity=10**18), old_run)
+    # The old run is back before anything else is tried.
+    with pytest.raises(InvalidInput, match="already holds a run"):
+        launch.start(small_config("ProbeChoice-v0"), old_run)
+    assert contents(old_run) == before
+
+
+class Killed(BaseException):
+    """Stands for the end of the process."""
+
+
+@pytest.mark.parametrize("calls", range(36))
+def test_a_start_killed_between_any_two_moves_loses_nothing(
+    old_run: Path, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    """An overwrite that fails and then brings the old run back, killed at its n-th call of the
+    file system."""
+    before = contents(old_run)
+    left = calls
+
+    def counted(call: Any) -> Any:
+        def counting(*arguments: Any, **options: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Killed
+            return call(*arguments, **options)
+
+        return counting
+
+    def overwritten() -> None:
+        launch._set_aside(old_run)
+        (old_run / CONFIG).write_text("{}")  # a new run that does not get far
+        (old_run / "checkpoints").mkdir()
+        launch._give_way(old_run)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(launch.os, "replace", counted(launch.os.replace))
+        patched.setattr(launch.shutil, "rmtree", counted(launch.shutil.rmtree))
+        patched.setattr(Path, "unlink", counted(Path.unlink))
+        with contextlib.suppress(Killed):
+            overwritten()
+    if (old_run / REPLACED).exists() and (old_run / CONFIG).exists():
+        return  # the new run had begun: its config says so
+    launch._undo_killed_start(old_run)
     assert contents(old_run) == before
 
 

@@ -92,7 +92,7 @@ def test_units_by_hand() -> None:
     assert units.scaled(batch).reward[0] == pytest.approx(2.0 / units.reward)
     assert units.scaled(batch).cost[0] == pytest.approx(2.0 / units.cost)
     assert units.scaled(batch).observation[0] == 2.0
-    metrics = units.restored(["reward_value", "entropy", "cost_value"], np.ones(3))
+    metrics = units.in_task_units(["reward_value", "entropy", "cost_value"], np.ones(3))
     np.testing.assert_allclose(metrics, [units.reward, 1.0, units.cost])
 
 

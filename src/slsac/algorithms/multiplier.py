@@ -26,11 +26,11 @@ pid        lambda = Kp P + I + Kd D, where I <- I + Ki * violation, kept within 
            P is the violation smoothed; D is how far the smoothed signal rose over the last
            ``derivative_delay`` updates, at least 0
 softplus   lambda = softplus(rho) + damping * violation, with Adam on -softplus(rho) * violation
-relative   lambda <- lambda + Ki e, kept within [minimum, maximum], where e is the violation in
-           units of the limit, kept within +-1: no cost can carry it away, and it falls as fast as
-           it rises. So rare large costs count for little: where 300 are paid in one episode of ten
-           and nothing in the others, lambda still falls. Episodes below 500 steps answer
-           sooner, and lambda moves faster in proportion
+relative   lambda <- lambda + Ki e, kept within [minimum, maximum] ([0, maximum] where the limit is
+           0), where e is the violation in units of the limit, kept within +-1: no cost can carry it
+           away, and it falls as fast as it rises. So rare large costs count for little: where 300
+           are paid in one episode of ten and nothing in the others, lambda still falls. Episodes
+           below 500 steps answer sooner, and lambda moves faster in proportion
 =========  =====================================================================================
 """
 
@@ -244,10 +244,12 @@ def softplus(config: MultiplierConfig, limit: float) -> Rule:
 def relative(config: MultiplierConfig, limit: float, horizon: int) -> Rule:
     """An integral of the relative violation, within bounds."""
     gain = config.integral_gain * max(1.0, LONG_EPISODE / horizon)
+    # Nothing is below a limit of 0, so no state is to be discounted for it.
+    minimum = config.minimum if limit > 0.0 else max(0.0, config.minimum)
 
     def update(state: MultiplierState, signal: float, margin: float = 0.0) -> MultiplierState:
         value = state.value + gain * relative_violation(signal, limit - margin)
-        return MultiplierState(min(max(value, config.minimum), config.maximum))
+        return MultiplierState(min(max(value, minimum), config.maximum))
 
     return lambda: MultiplierState(config.initial), update
 

@@ -24,7 +24,8 @@ OptimiserKind = Literal[
 
 @dataclass(frozen=True)
 class OptimiserConfig:
-    """An optimiser by name; only the Langevin optimisers read the last four fields."""
+    """An optimiser by name. Only the Langevin optimisers read the last four fields, and
+    langevin_adam only the inverse temperature."""
 
     kind: OptimiserKind
     """The update rule; langevin.py has the formulas."""
@@ -227,11 +228,12 @@ class MultiplierConfig:
     initial: float
     """Value before the first update."""
     window: int
-    """How many of the most recent episodes the signal is computed from."""
+    """empirical-cvar and mean signals: of how many of the most recent episodes."""
     recent_horizons: float
     """recent-cvar signal: how long ago an episode may have ended, in lengths of a whole episode."""
     minimum: float
-    """relative rule: lower bound; below 0 the limit of every state is looser than 1."""
+    """relative rule: lower bound; below 0 the limit of every state is looser than 1. With a cost
+    limit of 0 the bound is 0."""
     maximum: float
     """Upper bound; the pid rule's integral stops there as well (anti-windup)."""
     reserve: float

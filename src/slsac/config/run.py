@@ -83,8 +83,8 @@ class OffPolicyConfig(RunConfig):
     """For each rate k, networks are also given 3 exp(-k (1 - x)) of every entry x that the env says
     is a closeness, so that what lies right ahead has inputs of its own. Empty: they are not."""
     units: Literal["task", "scale-free"]
-    """What the networks learn in: the task's own rewards and costs, or rewards in units of their
-    mean size so far and costs in units of the discounted limit."""
+    """What the networks learn in: the task's own rewards and costs, or rewards of which the mean
+    size so far, earned at every step, is worth 10, and costs in units of the discounted limit."""
     policy: PolicyConfig
     reward_critic: RewardCriticConfig
     cost_critic: CostCriticConfig
@@ -111,11 +111,21 @@ class OffPolicyConfig(RunConfig):
             all(rate > 0 for rate in self.closeness_rates),
             "closeness_rates", ",".join(map(str, self.closeness_rates)), "numbers above 0, or none",
         )  # fmt: skip
-        in_task_units = self.units == "task" and not self.normalise_observations
+        raw = not self.normalise_observations and not self.closeness_rates
         require(
-            in_task_units or not self.multiplier.tighten,
+            (self.units == "task" and raw) or not self.multiplier.tighten,
             "multiplier.tighten", self.multiplier.tighten,
-            "false unless units is task and normalise_observations is false",
+            "false unless units is task, normalise_observations is false and closeness_rates none",
+        )  # fmt: skip
+        require(
+            self.units == "task" or not self.cost_critic.cost_floor,
+            "cost_critic.cost_floor", self.cost_critic.cost_floor,
+            "0 or none where units is scale-free",
+        )  # fmt: skip
+        require(
+            self.multiplier.minimum > -1 or not self.policy.normalise_by_multiplier,
+            "multiplier.minimum", self.multiplier.minimum,
+            "above -1 where policy.normalise_by_multiplier is true",
         )  # fmt: skip
         require(
             self.units == "scale-free" or self.multiplier.critic_gain == 0,

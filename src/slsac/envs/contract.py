@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import Any
 
@@ -15,6 +15,12 @@ from slsac.types import EnvSpec, Step
 
 LARGEST_NUMBER = float(np.finfo(np.float32).max)
 """Of a reward or a cost: the networks and the replay hold them in single precision."""
+
+TAKEN_NAMES = frozenset({
+    "step", "final", "episodes", "return", "returns", "return_se", "return_cvar", "cost", "costs",
+    "cost_se", "cost_cvar", "cost_limit", "length", "lengths", "tail_fraction", "violation_rate",
+})  # fmt: skip
+"""What logs call figures of their own, so that no env may report others under these names."""
 
 COST_ALLOWED = (
     "allowed: info['cost'] as a finite number after every step, or a step that returns "
@@ -183,13 +189,18 @@ def require_spec(spec: EnvSpec) -> None:
     """Raise InvalidInput unless an agent can be built for a task of these sizes and bounds."""
     for name in ("observation_size", "action_size", "horizon"):
         value = getattr(spec, name)
-        if not isinstance(value, int | np.integer) or value < 1:
-            raise InvalidInput(f"{name} of the env is {brief(value)}; it must be at least 1")
-    for name in ("action_low", "action_high"):
-        bounds = np.asarray(getattr(spec, name), np.float64)
-        if bounds.shape != (spec.action_size,) or not np.isfinite(bounds).all():
+        if type(value) is not int or value < 1:
             raise InvalidInput(
-                f"{name} of the env is {brief(getattr(spec, name))}; it must be "
+                f"{name} of the env is {brief(value)}; it must be an int of at least 1"
+            )
+    for name in ("action_low", "action_high"):
+        bounds = getattr(spec, name)
+        numbers = isinstance(bounds, tuple) and all(
+            isinstance(bound, int | float) and math.isfinite(bound) for bound in bounds
+        )
+        if not numbers or len(bounds) != spec.action_size:
+            raise InvalidInput(
+                f"{name} of the env is {brief(bounds)}; it must be a tuple of "
                 f"{spec.action_size} finite numbers, one for each action"
             )
     require_entries("closeness of the env", spec.closeness, spec.observation_size)
@@ -251,5 +262,25 @@ def as_step(result: Any, spec: EnvSpec) -> Step:
         float(cost),
         bool(terminated),
         bool(truncated),
-        extras,
+        None if extras is None else as_extras(extras),
     )
+
+
+def as_extras(extras: Any) -> dict[str, float]:
+    """An episode's further figures as plain numbers, under names that logs have to spare."""
+    if not isinstance(extras, Mapping):
+        raise InvalidInput(
+            f"extras of a step is {brief(extras)}; "
+            "it must be a mapping of names to numbers, or None"
+        )
+    for name, value in extras.items():
+        if not isinstance(name, str) or name in TAKEN_NAMES:
+            raise InvalidInput(
+                f"extras of a step has the name {brief(name)}; it must be a text other than "
+                f"{', '.join(sorted(TAKEN_NAMES))}"
+            )
+        if not isinstance(value, int | float | np.number | np.bool_) or not np.isfinite(value):
+            raise InvalidInput(
+                f"extras of a step has {name} = {brief(value)}; it must be a finite number"
+            )
+    return {name: float(value) for name, value in extras.items()}

@@ -84,7 +84,7 @@ def step_slice(envs: Mapping[int, SafeEnv], buffers: Buffers) -> Extras:
         buffers.observations[index] = step.observation
         buffers.outcomes[index] = (step.reward, step.cost, step.terminated, step.truncated)
         if step.extras and (step.terminated or step.truncated):
-            extras[index] = {name: float(value) for name, value in step.extras.items()}
+            extras[index] = dict(step.extras)
     return extras
 
 

@@ -48,6 +48,7 @@ STATE = record(
         "critic_signal": Optional(nullable(number)),
         "tightening": Optional(list_of(list_of(number))),
         "units": Optional(list_of(number, 3)),
+        "discount": Optional(list_of(number, 2)),
         "moments": Optional(
             record({"count": whole, "mean": list_of(number), "squares": list_of(number)})
         ),
@@ -201,16 +202,22 @@ def load_newest(
         require: raises `Damaged` for a checkpoint that will not do.
     """
     messages: list[str] = []
-    # An older one may be there to branch off, but the replay need not go back as far.
-    names = step_names(folder)[-KEPT:]
-    for name in reversed([*names, LAST] if (folder / LAST).exists() else names):
+
+    def readable(name: str) -> Checkpoint | None:
         try:
             saved = load(folder / name)
             require(saved)
         except Damaged as error:
             messages.append(f"checkpoint is damaged, falling back to the one before: {error}")
-            continue
-        # A process that was killed while it saved may leave an old one behind.
-        if name != LAST or saved.facts.get("step", 0) > newest_step(folder):
-            return saved, messages
-    raise RunDamaged("; ".join([*messages, f"{folder} holds no readable checkpoint"]))
+            return None
+        return saved
+
+    last = readable(LAST) if (folder / LAST).exists() else None
+    # An older one may be there to branch off, but the replay need not go back as far.
+    names = reversed(step_names(folder)[-KEPT:])
+    found = next(filter(None, map(readable, names)), None)
+    # A process that was killed while it saved may leave an old LAST behind.
+    candidates = [saved for saved in (found, last) if saved is not None]
+    if not candidates:
+        raise RunDamaged("; ".join([*messages, f"{folder} holds no readable checkpoint"]))
+    return max(candidates, key=lambda saved: saved.facts.get("step", 0)), messages

@@ -44,6 +44,8 @@ ABOUT_POLICY = (CALIBRATION, CERTIFICATE, CERTIFICATE_PAGE, CERTIFICATE_EPISODES
 
 REPLACED = ".replaced"
 """An old run's files, from the moment they are to be overwritten until the new run has begun."""
+MOVING = ".replaced.moving"
+"""The same folder while files are on their way into it, or back."""
 STALE = "STALE"
 """A file of this name says that later changes of the source altered learning."""
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from slsac.errors import InvalidInput
 from slsac.stats.tail import empirical_cvar
 
 
@@ -24,6 +25,12 @@ class Evaluation(NamedTuple):
 
 def stack_extras(extras: Sequence[Mapping[str, float]]) -> dict[str, np.ndarray]:
     """One array per figure, from one mapping per episode; all must have the same names."""
+    for episode in extras:
+        if odd := sorted(episode.keys() ^ extras[0].keys()):
+            raise InvalidInput(
+                f"the env reports {odd[0]!r} at the end of some episodes and not of others; extras "
+                "must have the same names in every episode"
+            )
     return {name: np.array([episode[name] for episode in extras]) for name in extras[0]}
 
 

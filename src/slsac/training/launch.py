@@ -36,6 +36,7 @@ from slsac.runs.layout import (
     LOCK,
     LOGS,
     MARKER,
+    MOVING,
     POLICY,
     REPLACED,
 )
@@ -217,6 +218,7 @@ def claimed(run: Path, *, overwrite: bool) -> Iterator[RunLock]:
         raise InvalidInput(f"run {str(run)!r} cannot be made: {error.strerror}") from None
     lock = RunLock(run)
     try:
+        _undo_killed_start(run)
         # Again, now that nobody else can begin or finish a run here.
         require_free(run, overwrite=overwrite)
         # The marker says that what is here is ours: a start that was killed can be started again.
@@ -225,7 +227,7 @@ def claimed(run: Path, *, overwrite: bool) -> Iterator[RunLock]:
         try:
             yield lock
         except BaseException:
-            _bring_back(run)
+            _give_way(run)
             raise
         shutil.rmtree(run / REPLACED, ignore_errors=True)
     except BaseException:
@@ -236,31 +238,45 @@ def claimed(run: Path, *, overwrite: bool) -> Iterator[RunLock]:
 RUN_FILES = (CONFIG, *LOGS, POLICY, *ABOUT_POLICY, *FOLDERS)
 
 
+# A process may be killed between any two of these calls. While an old run's files are on their way,
+# the folder aside is `MOVING`, and no file is deleted; `REPLACED` holds all of them.
+
+
 def _set_aside(run: Path) -> None:
-    """Moves a run's files to where `_bring_back` finds them."""
-    aside = run / REPLACED
-    if aside.exists():  # a start was killed between the two
-        if (run / CONFIG).exists():
-            shutil.rmtree(aside)
-        else:
-            _bring_back(run)
-    aside.mkdir()
+    """Moves a run's files to where `_give_way` finds them."""
+    (run / MOVING).mkdir()
     for name in RUN_FILES:
         if (run / name).exists():
-            os.replace(run / name, aside / name)
+            os.replace(run / name, run / MOVING / name)
+    os.replace(run / MOVING, run / REPLACED)
 
 
-def _bring_back(run: Path) -> None:
+def _give_way(run: Path) -> None:
     """Puts the old run's files in the place of a new run that did not begin."""
-    aside = run / REPLACED
-    for name in RUN_FILES:
+    for name in RUN_FILES:  # the config first: with one, the new run has begun
         if (run / name).is_dir():
             shutil.rmtree(run / name)
         else:
             (run / name).unlink(missing_ok=True)
-        if (aside / name).exists():
-            os.replace(aside / name, run / name)
-    aside.rmdir()
+    os.replace(run / REPLACED, run / MOVING)
+    _move_back(run)
+
+
+def _move_back(run: Path) -> None:
+    for path in sorted((run / MOVING).iterdir()):
+        os.replace(path, run / path.name)
+    (run / MOVING).rmdir()
+
+
+def _undo_killed_start(run: Path) -> None:
+    """Brings back the run that a start was about to replace when it was killed."""
+    if (run / MOVING).exists():
+        _move_back(run)
+    elif (run / REPLACED).exists():
+        if (run / CONFIG).exists():
+            shutil.rmtree(run / REPLACED)
+        else:
+            _give_way(run)
 
 
 def require_free(run: Path, *, overwrite: bool) -> None:
@@ -340,11 +356,12 @@ def resume(
         opened.pop_all()
         opened.callback(trainer.close)
         trainer.load_checkpoint()
+        if changed:
+            # A checkpoint from before runs had an identity now gets one, and the config after it:
+            # one with an identity goes with no checkpoint that has none.
+            trainer.save_checkpoint()
         origin = {**now, "before_resume": recorded} if changed else recorded
         config_file.write(config, run, trainer.spec, origin)
-        if changed:
-            # A checkpoint from before runs had an identity now gets one.
-            trainer.save_checkpoint()
         opened.pop_all()
     return trainer
 

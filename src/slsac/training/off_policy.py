@@ -310,7 +310,7 @@ class OffPolicyTrainer:
         """Counts an update, logs it, and ends the run where it is not finite."""
         self.session.clock.updates += 1
         self.session.failures.check_update(self.step, outcome.broken)
-        metrics = self.units.restored(outcome.names, outcome.metrics)
+        metrics = self.units.in_task_units(outcome.names, outcome.metrics)
         self.session.journal.add_metrics(outcome.names, metrics)
         if agents.CRITIC_SIGNAL in outcome.names:
             signal = metrics[outcome.names.index(agents.CRITIC_SIGNAL)]

@@ -1,7 +1,7 @@
 """The units that the networks learn in, so that no setting depends on a task's scale.
 
-Rewards are divided by their mean size so far, times a constant that makes the value of a steady
-mean reward `STEADY_VALUE`. Costs are divided by the discounted limit, so that an episode which
+Rewards are divided so that earning their mean size so far at every step is worth `STEADY_VALUE`,
+discounted. Costs are divided by the discounted limit, so that an episode which
 spends its limit evenly has a cost-to-go of 1. Multiplying a task's rewards by a power of two, or
 its costs and limit, then changes no bit of what is learned.
 """
@@ -26,7 +26,7 @@ POWERS = {
     "reward_value_spread": (1, 0),
     "policy_loss": (1, 0),
     "temperature": (1, 0),
-    "cost_critic_loss": (0, 1),
+    "cost_critic_loss": (0, 1),  # squared where the critic is scalar
     "cost_value": (0, 1),
     "charged_cost": (0, 1),
     "critic_signal": (0, 1),
@@ -40,6 +40,9 @@ class Units:
     def __init__(self, config: OffPolicyConfig, horizon: int, discount: Discount) -> None:
         self._discount = discount
         self._scale_free = config.units == "scale-free"
+        self._powers = POWERS
+        if config.cost_critic.kind == "scalar":
+            self._powers = POWERS | {"cost_critic_loss": (0, 2)}
         self._cost_discount = config.cost_critic.discount
         self._limit = discounted_cost_limit(config.cost_limit, self._cost_discount, horizon)
         self._steps = 0
@@ -76,12 +79,12 @@ class Units:
         cost = batch.cost * np.float32(1.0 / self.cost)
         return batch._replace(reward=reward, cost=cost)
 
-    def restored(self, names: list[str], metrics: np.ndarray) -> np.ndarray:
+    def in_task_units(self, names: list[str], metrics: np.ndarray) -> np.ndarray:
         """Metrics of an update in the task's own units."""
         if not self._scale_free:
             return metrics
         reward, cost = self.reward, self.cost
-        powers = (POWERS.get(name, (0, 0)) for name in names)
+        powers = (self._powers.get(name, (0, 0)) for name in names)
         return metrics * np.array([reward**r * cost**c for r, c in powers])
 
     def facts(self) -> dict[str, Any]:

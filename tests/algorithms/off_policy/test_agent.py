@@ -246,6 +246,17 @@ def test_a_state_is_priced_by_its_own_charge(
     assert float(metrics["policy_loss"]) == pytest.approx(expected, rel=1e-3, abs=2e-3)
 
 
+def test_with_a_limit_of_zero_every_predicted_cost_is_beyond_it() -> None:
+    agent = with_options(
+        cost_limit=0.0, multiplier__critic_gain=0.5, policy__normalise_by_multiplier=False,
+        units="scale-free",
+    )  # fmt: skip
+    state = with_constant_critics(start(agent), reward_value=3.0, cost_value=0.5)
+    _, metrics = agent.update(state, make_batch(), np.float32(0.0), True)
+    expected = -0.2 * float(metrics["entropy"]) - 3.0 + 0.5 * 0.5 * 0.5
+    assert float(metrics["policy_loss"]) == pytest.approx(expected, rel=1e-3, abs=2e-3)
+
+
 @pytest.mark.parametrize("multiplier", [-0.5, 0.5])
 def test_a_policy_is_never_paid_for_cost(multiplier: float) -> None:
     agent = with_options(policy__normalise_by_multiplier=False, multiplier__minimum=-0.5)

@@ -90,6 +90,8 @@ class AgentConfig(NamedTuple):
     normalise_observations: bool
     observation_clip: float
     closeness_rates: tuple[float, ...]
+    allowance: float
+    """Cost-to-go, in units of the limit, up to which a state is within it."""
 
 
 def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
@@ -108,6 +110,7 @@ def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
         normalise_observations=config.normalise_observations,
         observation_clip=config.observation_clip,
         closeness_rates=config.closeness_rates,
+        allowance=1.0 if config.cost_limit > 0.0 else 0.0,
     )
     return _build(needed, spec)
 
@@ -249,7 +252,7 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
         return state._replace(cost_critic=params, cost_optimiser=optimiser), metrics
 
     def price_of(charge: jax.Array, multiplier: jax.Array) -> jax.Array:
-        """lambda + gain (charge - 1) for each state: the slope of an augmented Lagrangian.
+        """lambda + gain (charge - allowance) for each state: an augmented Lagrangian's slope.
 
         The critic's part is bounded, so that no cost can carry it away. A policy is never paid for
         cost, even where lambda is below 0.
@@ -257,7 +260,8 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
         if not config.multiplier.critic_gain:
             return jnp.maximum(multiplier, 0.0)
         bound = config.multiplier.critic_bound
-        of_critic = jnp.clip(config.multiplier.critic_gain * (charge - 1.0), -bound, bound)
+        excess = config.multiplier.critic_gain * (charge - config.allowance)
+        of_critic = jnp.clip(excess, -bound, bound)
         return jax.lax.stop_gradient(jnp.maximum(multiplier + of_critic, 0.0))
 
     def policy_loss(

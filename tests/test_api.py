@@ -297,8 +297,12 @@ def test_a_length_that_the_env_does_not_state_is_asked_for(
         return Short(gym.make("Pendulum-v1").unwrapped)
 
     Agent("sl-sac", env=short, **QUICK).learn(20, progress=False).close()
-    expected = "cut off after 5 steps, but the env states 1,000"
-    assert capsys.readouterr().err.count(expected) == 1
+    expected = "cut off after 5 steps; limits and bounds take one to last 1,000"
+    shown = capsys.readouterr().err
+    assert shown.count(expected) == 1
+    assert "states no length, so episodes end after 1,000 steps" in shown
     timed = Agent("sl-sac", env=lambda: make_env(short, horizon=5), **QUICK)
     timed.learn(20, progress=False).close()
-    assert expected not in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert expected not in shown
+    assert "states no length" not in shown

@@ -70,7 +70,7 @@ def env_failures() -> Iterator[None]:
 def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InvalidInput:
     """The error for a name that does not exist; it suggests the nearest names that do."""
     known = sorted(allowed)
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
     shown = known if len(known) <= MOST_NAMES else [*known[:MOST_NAMES], f"... {len(known)} in all"]
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(shown)}"
     return InvalidInput(f"{kind} {brief(name)} does not exist; {hint}")

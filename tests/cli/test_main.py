@@ -136,6 +136,7 @@ def test_tasks_can_be_searched(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
+        (["--env", "Foo-v0"], "env 'Foo-v0' does not exist; known: MetaDriveSafe-v0, SafetyAnt"),
         (["--env", "SafetyHoperVelocity-v1"], "did you mean SafetyHopperVelocity-v1"),
         (["--algo", "slsac"], "algo 'slsac' does not exist; did you mean sl-sac"),
         (["--cost-limt", "3"], "'cost_limt' does not exist; did you mean cost_limit"),
@@ -155,8 +156,9 @@ def test_tasks_can_be_searched(capsys: pytest.CaptureFixture[str]) -> None:
         (["--inexact"], "--inexact has no effect without --from"),
         (["--keep-replay"], "--keep-replay has no effect without --init"),
         (["--keep-bets"], "flag --keep-bets does not exist; did you mean --keep-best?"),
-        (["--stop-at", "much"], "argument --stop-at: invalid float value: 'much'"),
+        (["--stop-at", "much"], "stop-at is 'much'; it must be a number"),
         (["--track", "mlflow"], "argument --track: invalid choice: 'mlflow'"),
+        (["--seeds", "two"], "seeds is 'two'; it must be a whole number"),
         (["--seeds", "2", "--stop-at", "5"], "--seeds and --stop-at exclude each other"),
         (["--device", "abacus"], "device is 'abacus'; it must be cpu, gpu or gpu:N"),
         (["--device", "cpu:99"], "device is cpu:99; this machine has "),
@@ -180,6 +182,15 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert shown.err.count("\n") == 1
     assert shown.out == ""
     assert not run.exists()
+
+
+def test_a_command_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evalute", "run"]) == 2
+    assert "command 'evalute' does not exist; did you mean evaluate?" in capsys.readouterr().err
+    assert main(["foo"]) == 2
+    shown = capsys.readouterr().err
+    assert "known: algos, bench, " in shown
+    assert "sweep-trial" not in shown
 
 
 def test_an_existing_run_is_not_overwritten_by_mistake(

@@ -256,7 +256,14 @@ def test_dict_and_tuple_observations_are_flattened_as_gymnasium_does() -> None:
     assert seen.dtype == np.float32
     np.testing.assert_array_equal(seen, [0, 1, 0, *inner.position.astype(np.float32)])
     assert "observations are flattened to 5 numbers" in str(getattr(env, "note", None))
-    assert getattr(make_env(Walk()), "note", None) is None
+    assert "flattened" not in str(getattr(make_env(Walk()), "note", None))
+
+
+def test_an_env_without_a_length_says_which_one_is_taken() -> None:
+    expected = "env Walk states no length, so episodes end after 1,000 steps"
+    assert expected in getattr(make_env(Walk()), "note", "")
+    for stated in (make_env(Walk(), horizon=7), make_env(gym.wrappers.TimeLimit(Walk(), 7))):
+        assert getattr(stated, "note", None) is None
 
 
 @pytest.mark.parametrize("make", [WrongDtype, ListObservation, Named])
@@ -306,7 +313,7 @@ def test_what_an_env_raises_is_a_problem_too() -> None:
     assert "action_space is Discrete(3)" in problems[0]
     assert "RuntimeError: no road here" in problems[1]
     (unknown,) = check_safe_env("NoSuchEnv-v0")
-    assert "env 'NoSuchEnv-v0' cannot be made" in unknown
+    assert "env 'NoSuchEnv-v0' does not exist" in unknown
 
 
 def test_several_problems_are_all_reported() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Sequence
 from typing import Any, NoReturn, Protocol
 
@@ -24,7 +25,7 @@ from slsac.cli import (
     table,
     train,
 )
-from slsac.errors import InvalidInput
+from slsac.errors import InvalidInput, unknown_name
 
 
 class Command(Protocol):
@@ -62,6 +63,11 @@ class Parser(argparse.ArgumentParser):
     """argparse, with errors of one line."""
 
     def error(self, message: str) -> NoReturn:
+        if unknown := re.match(r"argument COMMAND: invalid choice: '(.*?)' \(", message):
+            raise unknown_name("command", unknown[1], [n for n, c in COMMANDS.items() if c.HELP])
+        if wrong := re.fullmatch(r"argument --(\S+): invalid (int|float) value: (.*)", message):
+            kind = {"int": "a whole number", "float": "a number"}[wrong[2]]
+            raise InvalidInput(f"{wrong[1]} is {wrong[3]}; it must be {kind}")
         raise InvalidInput(message)
 
 

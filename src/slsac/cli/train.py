@@ -38,7 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--env", help="see `slsac envs`")
     parser.add_argument("--steps", help="environment steps in all (the algorithm's own)")
     parser.add_argument("--seed", help="of everything random")
-    parser.add_argument("--seeds", type=int, help="train this many seeds together, from --seed on")
+    parser.add_argument(
+        "--seeds", type=int, help="train so many seeds together, 2 or more, from --seed on"
+    )
     parser.add_argument("--run", help="run directory (runs/ALGO-ENV-SEED)")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing run")
     parser.add_argument(

@@ -126,7 +126,10 @@ def as_flags(config: Config) -> list[str]:
     named |= {name: value for name, (value, _) in changed.items()}
     flags = []
     for name, value in named.items():
-        text = (",".join(map(str, value)) or "none") if isinstance(value, tuple) else str(value)
+        if value in (None, ()):
+            text = "none"
+        else:
+            text = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
         flags += [f"--{name.replace('_', '-')}", text]
     return flags
 

@@ -20,7 +20,7 @@ from slsac.envs.contract import (
     step_problem,
 )
 from slsac.envs.gymnasium import make_registered
-from slsac.envs.registry import make_env
+from slsac.envs.registry import make_env, require_known
 from slsac.envs.sources import is_factory
 from slsac.errors import EnvFailed, InvalidInput, env_failures
 from slsac.tasks import list_envs
@@ -49,6 +49,7 @@ def check_safe_env(env: Any) -> list[str]:
 def _check(env: Any, problems: list[str]) -> None:
     """Appends to ``problems``; an exception from the env itself passes through."""
     if isinstance(env, str):
+        require_known(env)
         # As in training: the tasks of slsac have makers of their own.
         env = make_env(env) if env in dict(list_envs()) else make_registered(env, None)
     elif is_factory(env):

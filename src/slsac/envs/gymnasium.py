@@ -79,18 +79,25 @@ class GymnasiumEnv:
             action_high=tuple(high.reshape(-1).tolist()),
             closeness=stated_closeness(self.env),
         )
+        self._length_is_stated = horizon is not None or own_limit is not None
         self._steps = 0
 
     @property
     def note(self) -> str | None:
-        """What a user should know of how observations are passed on."""
-        space = self.env.observation_space
-        if isinstance(space, gym.spaces.Box):
-            return None
-        return (
-            f"observations are flattened to {self.spec.observation_size} numbers; "
-            "gymnasium.spaces.flatten(env.observation_space, observation) does the same"
-        )
+        """What a user should know of how the env is understood."""
+        notes = []
+        if not isinstance(self.env.observation_space, gym.spaces.Box):
+            notes.append(
+                f"observations are flattened to {self.spec.observation_size} numbers; "
+                "gymnasium.spaces.flatten(env.observation_space, observation) does the same"
+            )
+        if not self._length_is_stated:
+            notes.append(
+                f"{name_of(self.env)} states no length, so episodes end after "
+                f"{self.spec.horizon:,} steps, and limits and bounds go by that; state another "
+                "with gym.wrappers.TimeLimit, max_episode_steps, or make_env(env, horizon=...)"
+            )
+        return "; ".join(notes) or None
 
     def reset(self, seed: int) -> np.ndarray:
         result = self.env.reset(seed=seed)

@@ -152,6 +152,8 @@ def _settings(config: Config) -> str:
 
 
 def _brief(value: Any) -> str:
+    if value is None:
+        return "none"
     if isinstance(value, tuple):
         separator = "," if any(isinstance(part, float) for part in value) else "x"
         return separator.join(f"{part:g}" for part in value) or "none"

@@ -90,8 +90,8 @@ class Journal:
         if truncated and length < horizon and not self._said_short:
             self._said_short = True
             self.display.note(
-                f"an episode was cut off after {length:,} steps, but the env states {horizon:,}, "
-                "and limits and bounds go by that; if none lasts longer, state it: "
+                f"an episode was cut off after {length:,} steps; limits and bounds take one "
+                f"to last {horizon:,}; if none lasts longer, state it: "
                 f"max_episode_steps of the env, or make_env(env, horizon={length})"
             )
         line = {"step": step, "return": total_return, "cost": cost, "length": length, **extras}

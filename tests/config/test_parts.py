@@ -141,6 +141,33 @@ def test_a_part_that_is_made_directly_checks_its_choices_too() -> None:
         replace(preset("sl-sac", "SafetyAntVelocity-v1").multiplier, rule="foo")
 
 
+@pytest.mark.parametrize(
+    ("algo", "changes", "message"),
+    [
+        (
+            "sl-sac", {"multiplier.tighten": True, "closeness_rates": "3"},
+            "multiplier.tighten is True; it must be false unless units is task, "
+            "normalise_observations is false and closeness_rates none",
+        ),
+        (
+            "sl-sac-2", {"cost_critic.cost_floor": -1.0},
+            "cost_critic.cost_floor is -1.0; it must be 0 or none where units is scale-free",
+        ),
+        (
+            "sl-sac-2", {"policy.normalise_by_multiplier": True, "multiplier.minimum": -1.0},
+            "multiplier.minimum is -1.0; it must be above -1 where "
+            "policy.normalise_by_multiplier is true",
+        ),
+    ],
+)  # fmt: skip
+def test_settings_that_do_not_go_together_are_named(
+    algo: str, changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        with_overrides(preset(algo, "SafetyAntVelocity-v1"), changes)
+    assert str(caught.value) == message
+
+
 def test_automatic_temperature_needs_a_start_above_zero() -> None:
     with pytest.raises(
         InvalidInput, match=r"policy\.temperature is 0\.0; it must be above 0 where it is automatic"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import gymnasium as gym
@@ -10,8 +11,10 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, Text, Tuple
 
 from slsac.envs import check_safe_env, make_env
+from slsac.envs.contract import as_step
 from slsac.envs.probe import Choice
 from slsac.errors import EnvFailed, InvalidInput, env_failures
+from slsac.types import Step
 from tests.support.envs import SixTuple, Walk, ends_after
 
 
@@ -245,6 +248,47 @@ def test_a_ready_env_with_a_closeness_that_is_none_is_refused(closeness: Any) ->
     env.spec = env.spec._replace(closeness=closeness)
     with pytest.raises(InvalidInput, match=r"^closeness of the env is "):
         make_env(env)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"observation_size": np.int64(1)}, "observation_size of the env is np.int64(1); it must"),
+        ({"horizon": 0}, "horizon of the env is 0; it must be an int of at least 1"),
+        ({"action_low": [-1.0]}, "action_low of the env is [-1.0]; it must be a tuple of 1 finite"),
+        ({"action_high": (np.inf,)}, "action_high of the env is (inf,); it must be a tuple of 1"),
+        ({"action_high": (1.0, 1.0)}, "action_high of the env is (1.0, 1.0); it must be a tuple"),
+    ],
+)
+def test_a_ready_env_with_a_spec_that_no_run_can_keep_is_refused(
+    changes: dict[str, Any], message: str
+) -> None:
+    env = Choice()
+    env.spec = env.spec._replace(**changes)
+    with pytest.raises(InvalidInput, match=re.escape(message)):
+        make_env(env)
+
+
+def test_an_episodes_own_figures_become_plain_numbers() -> None:
+    spec = Choice().spec
+    observation = np.zeros(spec.observation_size, np.float32)
+
+    def extras_of(extras: Any) -> Any:
+        return as_step(Step(observation, 0.0, 0.0, True, False, extras), spec).extras
+
+    taken = extras_of({"success": np.bool_(True), "speed": np.float32(0.5), "laps": 2})
+    assert taken == {"success": 1.0, "speed": 0.5, "laps": 2.0}
+    assert {type(value) for value in taken.values()} == {float}
+    assert extras_of(None) is None
+    for wrong, message in (
+        ({"cost": 9.0}, "extras of a step has the name 'cost'; it must be a text other than"),
+        ({3: 9.0}, "extras of a step has the name 3; it must be a text"),
+        ({"speed": "fast"}, "extras of a step has speed = 'fast'; it must be a finite number"),
+        ({"speed": np.nan}, "extras of a step has speed = nan; it must be a finite number"),
+        ([1.0], r"extras of a step is \[1.0\]; it must be a mapping"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            extras_of(wrong)
 
 
 def test_dict_and_tuple_observations_are_flattened_as_gymnasium_does() -> None:

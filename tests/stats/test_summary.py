@@ -7,6 +7,7 @@ import json
 import numpy as np
 import pytest
 
+from slsac.errors import InvalidInput
 from slsac.stats.summary import (
     Evaluation,
     as_record,
@@ -72,3 +73,5 @@ def test_extras_become_arrays() -> None:
     assert stack_extras([{}, {}]) == {}
     stacked = stack_extras([{"success": 1.0}, {"success": 0.0}])
     np.testing.assert_array_equal(stacked["success"], [1.0, 0.0])
+    with pytest.raises(InvalidInput, match="reports 'success' at the end of some episodes and not"):
+        stack_extras([{"success": 1.0}, {}])

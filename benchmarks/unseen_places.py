@@ -30,11 +30,11 @@ EPISODES, LEFT_OUT = 240, 40
 FITTED, FITS = (30, 60, 200), 3
 UPDATES, BATCH = 3_000, 128
 COLUMNS = (
-    ("inputs", "the network sees", ""),
+    ("inputs", "inputs", ""),
     ("episodes", "episodes fitted", ""),
-    ("known", "correlation there", ".2f"),
-    ("unseen", "in 40 episodes left out", ".2f"),
-    ("inside", "predicted of the cost ahead inside hazards", ".0%"),
+    ("known", "correlation in these", ".2f"),
+    ("unseen", "in 40 unseen episodes", ".2f"),
+    ("inside", "share of the cost ahead that is predicted inside hazards, unseen episodes", ".0%"),
 )
 
 
@@ -76,8 +76,8 @@ def play(learned: TrainedRun) -> Played:
     shifted = (seen - known.mean(0)) / np.maximum(known.std(0), 1e-2)
     near = nearness(seen[:, np.array(env.spec.closeness)], SL_SAC_2.closeness_rates)
     inputs = {
-        "the observation": np.hstack([shifted.clip(-10.0, 10.0), acted]),
-        "and what is near": np.hstack([shifted.clip(-10.0, 10.0), near, acted]),
+        "observation": np.hstack([shifted.clip(-10.0, 10.0), acted]),
+        "observation and nearness": np.hstack([shifted.clip(-10.0, 10.0), near, acted]),
     }
     return Played(inputs, np.concatenate(ahead), np.concatenate(inside), episode)
 

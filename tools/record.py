@@ -194,7 +194,7 @@ def certificate_table() -> str:
             percent(certificate.statements.violation.upper_bound),
             f"{cvar.estimate:.1f}",
             " to ".join(bounds),
-            certificate.verdict.outcome,
+            certificate.verdict.outcome.replace("broken", "not kept"),
             critic_error(certificate.calibration),
         ))  # fmt: skip
     return markdown(header, rows)

@@ -12,28 +12,19 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import mujoco
 import numpy as np
 
+from slsac.envs.navigation_layout import build_layout
+from slsac.envs.navigation_task import bodies_of, kind_of, require_known_settings, sensors_of
 from slsac.envs.safety_gymnasium_packages import REFERENCE_ENGINE
 
 NO_SENSORS = int(mujoco.mjtDisableBit.mjDSBL_SENSOR)
 AFTER_VELOCITY = int(mujoco.mjtStage.mjSTAGE_VEL)
 TURN = np.pi * 2
 """Radians."""
-
-KINDS = {
-    "Goal": "goal",
-    "FadingEasy": "goal",
-    "FadingHard": "goal",
-    "Button": "button",
-    "Push": "push",
-    "Circle": "circle",
-    "Run": "run",
-}
-"""What rewards a step, by the first part of the names of the original's classes."""
 
 AGENT, COSTLY, BUTTONS = 1, 2, 4
 """Labels of geoms, to tell what the agent touches; button number k has k + 1 times the last."""
@@ -58,8 +49,8 @@ class FastNavigation:
         task = env.task
         self._env, self._task = env, task
         self._resampling_error = resampling_error
-        _require_known_settings(task)
-        kind = _kind(task)
+        require_known_settings(task)
+        kind = kind_of(task)
         self._fades = kind == "goal" and not patch_layouts and hasattr(task, "fadding_steps")
         # The compiler gives a massless body (the racecar's frame) an inertial frame that depends on
         # the layout, and contacts depend on that; and it measures what holds a mocap body.
@@ -111,7 +102,7 @@ class FastNavigation:
         self._velocity_jacobian = np.zeros((3, model.nv))
         self._bind_lidars()
         self._bind_contacts()
-        plain, hinges, balls = _sensors(task)
+        plain, hinges, balls = sensors_of(task)
         self._sensors = data.sensordata
         self._plain_sensors = np.concatenate(
             [_addresses(model, name)[first:] for name, first in plain]
@@ -124,7 +115,7 @@ class FastNavigation:
         """Ids of the bodies that the lidars see, and where each one's readings begin."""
         task, model, bins = self._task, self._model, self._bins
         seen = [obstacle for obstacle in task._obstacles if obstacle.is_lidar_observed]
-        names = [_bodies_of(obstacle) for obstacle in seen]
+        names = [bodies_of(obstacle) for obstacle in seen]
         starts = dict(zip([each.name for each in seen], np.cumsum([0, *map(len, names)]).tolist(),
                           strict=False))  # fmt: skip
         self._seen_ids = np.array(
@@ -419,121 +410,12 @@ class FastNavigation:
         return readings
 
 
-def _kind(task: Any) -> str:
-    return KINDS.get(type(task).__name__.partition("Level")[0], "")
-
-
-def build_layout(generator: Any, resampling_error: type[Exception]) -> dict[str, np.ndarray]:
-    """Places that keep their distances, drawn like the generator's own from the same numbers.
-
-    A crowded layout takes thousands of draws, for which arrays of two numbers are slow.
-    """
-    objects = []
-    for name, (placements, keepout) in generator.placements.items():
-        areas = [generator.placements_extents] if placements is None else placements
-        assert len(areas) == 1, f"{name} has {len(areas)} areas to be placed in"
-        left, bottom, right, top = generator.constrain_placement(areas[0], keepout)
-        assert left <= right, f"{name} has no room"
-        assert bottom <= top, f"{name} has no room"
-        objects.append((name, keepout, left, bottom, right, top))
-    for _ in range(10_000):
-        layout = _sample_layout(objects, generator)
-        if layout is not None:
-            generator.layout = {name: np.array(place) for name, place in layout.items()}
-            return generator.layout
-    raise resampling_error("Failed to sample layout of objects")
-
-
-def _sample_layout(
-    objects: list[tuple[str, float, float, float, float, float]], generator: Any
-) -> dict[str, tuple[float, float]] | None:
-    """Each object in turn, a hundred tries for each; None if one finds no place."""
-    uniform, margin = generator.random_generator.uniform, generator.placements_margin
-    layout: dict[str, tuple[float, float]] = {}
-    placed: list[tuple[float, float, float]] = []
-    for name, keepout, left, bottom, right, top in objects:
-        for _ in range(100):
-            x, y = uniform(left, right), uniform(bottom, top)
-            for other_x, other_y, room in placed:
-                across, along = x - other_x, y - other_y
-                if math.sqrt(across * across + along * along) < room + keepout:
-                    break
-            else:
-                layout[name] = (x, y)
-                placed.append((x, y, keepout + margin))
-                break
-        else:
-            return None
-    return layout
-
-
 def _distance(one: list[float], other: list[float]) -> float:
     """Metres between two places; the squares are summed in numpy's order."""
     x, y, z = (a - b for a, b in zip(one, other, strict=True))
     return math.sqrt(x * x + y * y + z * z)
 
 
-def _bodies_of(obstacle: Any) -> list[str]:
-    if not hasattr(obstacle, "num"):
-        return [obstacle.name]
-    moved = "obj" if obstacle.type == "mocaps" else ""
-    return [f"{obstacle.name[:-1]}{number}{moved}" for number in range(obstacle.num)]
-
-
 def _addresses(model: Any, sensor: str) -> np.ndarray:
     view = model.sensor(sensor)
     return np.arange(view.dim[0]) + view.adr[0]
-
-
-class Sensors(NamedTuple):
-    """The agent's sensors in the order of the observation."""
-
-    plain: list[tuple[str, int]]
-    """Observed as they are: the name, and how many of the first numbers are left out."""
-    hinges: list[str]
-    """Observed as sine and cosine."""
-    balls: list[str]
-    """Observed as rotations."""
-
-
-def _sensors(task: Any) -> Sensors:
-    info = task.agent.sensor_info
-    whole = [*task.agent.sensor_conf.sensors, *info.hinge_vel_names, *info.ballangvel_names]
-    plain = [(name, 0) for name in whole]
-    if info.freejoint_pos_name:
-        plain.append((info.freejoint_pos_name, 2))  # the height alone
-    if info.freejoint_qvel_name:
-        plain.append((info.freejoint_qvel_name, 0))
-    return Sensors(plain, list(info.hinge_pos_names), list(info.ballquat_names))
-
-
-KNOWN_OBSTACLES = {
-    "goal", "hazards", "vases", "pillars", "buttons", "gremlins", "push_box", "circle", "sigwalls",
-}  # fmt: skip
-
-
-def _require_known_settings(task: Any) -> None:
-    """Assert the settings that this module takes for granted."""
-    sensors = _sensors(task)
-    names = [*(name for name, _ in sensors.plain), *sensors.hinges, *sensors.balls]
-    names += [f"{each.name}_lidar" for each in task._obstacles if each.is_lidar_observed]
-    vases, hazards = getattr(task, "vases", None), getattr(task, "hazards", None)
-    known = {
-        "kind": bool(_kind(task)),
-        "objects": {each.name for each in task._obstacles} <= KNOWN_OBSTACLES,
-        "observations": list(task.obs_info.obs_space_dict) == names,
-        "angles": task.agent.sensor_conf.sensors_angle_components,
-        "lidar": task.lidar_conf.type == "pseudo" and task.lidar_conf.alias,
-        "costs": task.cost_conf.constrain_indicator and not task._is_load_static_geoms,
-        "goals": task.mechanism_conf.continue_goal
-        and task.mechanism_conf.terminate_resample_failure,
-        "reward": not task.reward_conf.reward_orientation,
-        "frames": task.sim_conf.frameskip_binom_p == 1.0,
-        "noise": not task.action_noise,
-        "moving objects": set(task._mocaps) <= {"gremlins"},
-        "hazards": hazards is None or (hazards.is_constrained and hazards.is_lidar_observed),
-        "vases": vases is None or (vases.displace_cost == 0.0 and vases.velocity_cost > 0.0),
-        "walls": not hasattr(task, "sigwalls") or task.sigwalls.is_constrained,
-    }
-    differing = [name for name, as_known in known.items() if not as_known]
-    assert not differing, f"no fast stepping for these settings: {', '.join(differing)}"

@@ -103,8 +103,8 @@ def learned_policy() -> Figure:
             steps = [line["step"] for line in run.evaluations]
             for axis, figures in ((of_return, "return_mean"), (of_cost, "cost_mean")):
                 axis.plot(steps, [line[figures] for line in run.evaluations], "o-",
-                          color=COLOURS["sl-sac"], linewidth=1.2, markersize=3)  # fmt: skip
-        of_return.axhline(published.episode_return, color=COLOURS["wcsac"], linestyle=":")
+                          color=COLOURS["sl-sac-2"], linewidth=1.2, markersize=3)  # fmt: skip
+        of_return.axhline(published.episode_return, color=COLOURS["sl-sac"], linestyle=":")
         of_return.set_title(name)
         magnify_costs_below(of_cost, group.config.cost_limit)
         plot_limit(of_cost, group.config.cost_limit)
@@ -113,9 +113,9 @@ def learned_policy() -> Figure:
     axes[1][0].set_ylabel("cost")
     figure.legend(
         handles=[
-            Line2D([], [], color=COLOURS["sl-sac"], marker="o", markersize=3,
+            Line2D([], [], color=COLOURS["sl-sac-2"], marker="o", markersize=3,
                    label="SL-SAC 2, a line for each seed"),
-            Line2D([], [], color=COLOURS["wcsac"], linestyle=":",
+            Line2D([], [], color=COLOURS["sl-sac"], linestyle=":",
                    label="the paper's SL-SAC after 1,000,000 steps"),
             Line2D([], [], label="cost limit", **LIMIT_LINE),
         ],
@@ -135,9 +135,10 @@ def six_algorithms() -> Figure:
     return curves(summarise_runs([RESULTS / "short"]).groups)
 
 
-def curves(groups: Sequence[Group], columns: int = 3) -> Figure:
+def curves(groups: Sequence[Group]) -> Figure:
     """A column for each task, its return above its cost; a single task has them side by side."""
     tasks = list(dict.fromkeys(group.env for group in groups))
+    columns = 4 if len(tasks) == 4 else 3
     colour = colours(groups)
     if len(tasks) == 1:
         figure = Figure(figsize=(9, 3.6), layout="constrained")
@@ -184,7 +185,7 @@ def tail_of_costs() -> Figure:
     axis = figure.subplots()
     axis.hist(
         [costs[:worse], costs[worse:]], np.arange(0, costs.max() + 4, 4), stacked=True,
-        color=[FAINT, COLOURS["wcsac"]], label=["better half", "worse half; its mean is CVaR"],
+        color=[FAINT, COLOURS["sl-sac"]], label=["better half", "worse half; its mean is CVaR"],
     )  # fmt: skip
     for value, label, side in (
         (mean, f"mean {mean:.1f}", "left"),

@@ -24,10 +24,11 @@ if TYPE_CHECKING:
 
 GRID_POINTS = 150
 COLOURS = {
-    "sl-sac": "#0b62c4", "wcsac": "#c2410c", "sac-lag": "#0f8a66", "td3-lag": "#9333a8",
-    "sac-pid": "#a16b00", "td3-pid": "#c5215d", "ppo-lag": "#4d6b1c", "cpo": "#5b5f6b",
+    "sl-sac-2": "#0b62c4", "sl-sac": "#c2410c", "wcsac": "#006d8f", "sac-lag": "#0f8a66",
+    "td3-lag": "#9333a8", "sac-pid": "#a16b00", "td3-pid": "#c5215d", "ppo-lag": "#4d6b1c",
+    "cpo": "#5b5f6b",
 }  # fmt: skip
-SPARE_COLOURS = ("#006d8f", "#8a4b2a", "#5a3fc0", "#3f7d20", "#b0307a", "#6b6b00")
+SPARE_COLOURS = ("#8a4b2a", "#5a3fc0", "#3f7d20", "#b0307a", "#6b6b00")
 MARKERS = "osD^vhpX"
 LINES: tuple[Literal["-", "--", "-.", ":"], ...] = ("-", "--", "-.", ":")
 OF_EPISODES = ("return", "cost")

@@ -26,7 +26,7 @@ from slsac.report.read import Run, command, group_runs
 from slsac.report.table import summarise_runs
 from slsac.runs import config_file, layout
 from slsac.runs.steps import completed_step
-from tools import figures, headline
+from tools import beside, figures, headline
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
@@ -48,6 +48,7 @@ TASK_PAGES = {
 FILES = (layout.CONFIG, *layout.LOGS, layout.POLICY)
 START, END = "<!-- table -->", "<!-- end of table -->"
 HEADLINE = "<!-- headline -->", "<!-- end of headline -->"
+BESIDE = "<!-- beside -->", "<!-- end of beside -->"
 
 
 def record(run: Path, group: str) -> Path:
@@ -79,7 +80,7 @@ def pages() -> dict[Path, str]:
     """Every page with a generated table, and the text it should have."""
     summary = summarise_runs([RESULTS])
     texts = {
-        SUMMARY_PAGE: summary_page(summary.results),
+        SUMMARY_PAGE: summary_page(summary.results, summary.runs),
         CERTIFICATE_PAGE: with_block(CERTIFICATE_PAGE.read_text(), certificate_table()),
     }
     for env, name in TASK_PAGES.items():
@@ -91,10 +92,11 @@ def pages() -> dict[Path, str]:
     return texts
 
 
-def summary_page(results: Sequence[GroupResult]) -> str:
-    """docs/results.md with both of its tables."""
+def summary_page(results: Sequence[GroupResult], runs: Sequence[Run]) -> str:
+    """docs/results.md with its tables."""
     text = with_block(SUMMARY_PAGE.read_text(), summary_table(results))
-    return with_block(text, markdown(headline.HEADER, headline.rows(results)), HEADLINE)
+    text = with_block(text, markdown(headline.HEADER, headline.rows(results)), HEADLINE)
+    return with_block(text, markdown(beside.HEADER, beside.rows(runs)), BESIDE)
 
 
 def summary_table(results: Sequence[GroupResult]) -> str:

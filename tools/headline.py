@@ -1,4 +1,4 @@
-"""The table that docs/results.md begins with: the paper, SL-SAC and SL-SAC 2, task by task."""
+"""The tables that docs/results.md and the README begin with: the paper beside SL-SAC 2."""
 
 from __future__ import annotations
 
@@ -47,15 +47,17 @@ def best_safe(env: str, limit: float) -> Reference | None:
 
 
 def figures_of(entry: GroupResult | None, wanted: float) -> str:
-    """Return / cost, mean over seeds, and after how many steps; bold where ``wanted`` is reached
-    within the limit."""
+    """`figures`, and after how many steps; nothing where there is no run."""
     if entry is None:
         return ""
-    text = f"{entry.episode_return.mean:,.1f} / {entry.cost.mean:.1f}"
-    if entry.safe and entry.episode_return.mean >= wanted:
-        text = f"**{text}**"
     over = "" if entry.safe else ", over"
-    return f"{text} ({entry.group.config.steps // 1_000}k{over})"
+    return f"{figures(entry, wanted)} ({entry.group.config.steps // 1_000}k{over})"
+
+
+def figures(entry: GroupResult, wanted: float) -> str:
+    """Return / cost, mean over seeds; bold where ``wanted`` is reached within the limit."""
+    text = f"{entry.episode_return.mean:,.1f} / {entry.cost.mean:.1f}"
+    return f"**{text}**" if entry.safe and entry.episode_return.mean >= wanted else text
 
 
 def rows(results: Sequence[GroupResult]) -> list[tuple[str, ...]]:
@@ -98,5 +100,31 @@ def until_held(entry: GroupResult, wanted: float) -> str:
     return f"{slowest.step:,} steps, {slowest.hours:.1f} h"
 
 
+def short_rows(results: Sequence[GroupResult]) -> list[tuple[str, ...]]:
+    """The README's: a row for each of the paper's tasks that SL-SAC 2 was run on."""
+    ours = {
+        entry.group.env: entry
+        for entry in results
+        if entry.group.algo == OURS and follows_the_paper(entry.group)
+    }
+    lines = []
+    for env in TASK_ORDER:
+        paper, entry = reference(THEIRS, env), ours.get(env)
+        if paper is None or entry is None:
+            continue
+        seconds = [sum(row["seconds"] for row in run.timing) for run in entry.group.runs]
+        lines.append((
+            short_name(env),
+            f"{paper.episode_return:,g} / {paper.cost:g}",
+            figures(entry, paper.episode_return),
+            f"{len(entry.group.runs)}",
+            f"{entry.group.config.steps:,}",
+            f"{sum(seconds) / len(seconds) / 3600:.1f}",
+        ))  # fmt: skip
+    return lines
+
+
+SHORT_HEADER = ("return / cost, limit 25", "SL-SAC in the paper, 1,000,000 steps", "SL-SAC 2",
+                "seeds", "its steps", "its hours on one core")  # fmt: skip
 HEADER = ("task", "paper's SL-SAC", "best safe published", "sl-sac here", "best baseline here",
           "sl-sac-2 here", "its seeds", "paper's return held after")  # fmt: skip

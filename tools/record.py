@@ -5,7 +5,8 @@
     python -m tools.record --stale results/wcsac         mark runs made before a change of learning
     python -m tools.record                               rewrite the pages only
 
-The tables of docs/results.md and of the pages in docs/results/ come from the committed files alone.
+The tables of the README, of docs/results.md and of the pages in docs/results/ come from the
+committed files alone.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tools import beside, figures, headline
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
+README = ROOT / "README.md"
 SUMMARY_PAGE = ROOT / "docs" / "results.md"
 CERTIFICATE_PAGE = ROOT / "docs" / "results" / "certificates.md"
 TASK_PAGES = {
@@ -80,6 +82,11 @@ def pages() -> dict[Path, str]:
     """Every page with a generated table, and the text it should have."""
     summary = summarise_runs([RESULTS])
     texts = {
+        README: with_block(
+            README.read_text(),
+            markdown(headline.SHORT_HEADER, headline.short_rows(summary.results)),
+            HEADLINE,
+        ),
         SUMMARY_PAGE: summary_page(summary.results, summary.runs),
         CERTIFICATE_PAGE: with_block(CERTIFICATE_PAGE.read_text(), certificate_table()),
     }

@@ -265,11 +265,13 @@ def test_killed_at_random_moments_and_resumed_equals_undisturbed(tmp_path: Path)
 
     moments = random.Random(0)
     process = slsac("train", *HOPPER_FLAGS, "--run", str(killed_run))
-    for goal in (200, 450, 700):
+    for goal, number in ((200, signal.SIGKILL), (450, signal.SIGTERM), (700, signal.SIGKILL)):
         wait_for(lambda goal=goal: finished_steps(killed_run) >= goal, process)
         time.sleep(moments.uniform(0.0, 0.2))
-        process.send_signal(signal.SIGKILL)
+        process.send_signal(number)
         process.communicate()
+        # Asked to end, as by a scheduler, it saves and says how to continue, as after Ctrl-C.
+        assert process.returncode == (130 if number == signal.SIGTERM else -number)
         process = slsac("resume", str(killed_run))
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 0, errors.decode()

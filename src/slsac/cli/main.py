@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
+import signal
 import sys
 import tempfile
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from slsac.cli.parser import parse, run_command
 from slsac.errors import Failed, InvalidInput, TrainingFailed
@@ -24,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A terminal that knows ASCII alone gets a mark in place of a character, not an error.
         sys.stdout.reconfigure(errors="replace")
     try:
-        return run_command(parse(arguments))
+        with _terminated_as_by_ctrl_c():
+            return run_command(parse(arguments))
     except BrokenPipeError:
         return 1
     except (Exception, KeyboardInterrupt) as error:
@@ -33,6 +38,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         message, exit_code = _explained(error)
         print(f"slsac: {one_line(message)}", file=sys.stderr)
         return exit_code
+
+
+@contextlib.contextmanager
+def _terminated_as_by_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM, which schedulers and `kill` send, stop a command as Ctrl-C does."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread may handle signals
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _explained(error: BaseException) -> tuple[str, int]:

@@ -297,7 +297,7 @@ def test_a_length_that_the_env_does_not_state_is_asked_for(
         return Short(gym.make("Pendulum-v1").unwrapped)
 
     Agent("sl-sac", env=short, **QUICK).learn(20, progress=False).close()
-    expected = "cut off after 5 steps; limits and bounds take one to last 1,000"
+    expected = "cut off after 5 steps; limits and bounds assume 1,000"
     shown = capsys.readouterr().err
     assert shown.count(expected) == 1
     assert "states no length, so episodes end after 1,000 steps" in shown

@@ -50,8 +50,8 @@ def test_all_tasks_of_a_family_have_the_settings_of_its_published_ones() -> None
         ("SafetyCarRace2-v0", "textures are missing"),
         ("Safety2x4AntVelocity-v0", "slsac trains one agent"),
         ("SafetyPointMultiGoal1-v0", "slsac trains one agent"),
-        ("SafetyCarGoal0Debug-v0", "a keyboard steers"),
-        ("SafetyHopperVelocityGymnasium-v1", "the same as without that word"),
+        ("SafetyCarGoal0Debug-v0", "steered by keyboard"),
+        ("SafetyHopperVelocityGymnasium-v1", "the same as the id without 'Gymnasium'"),
     ],
 )
 def test_what_is_left_out_says_why(env_id: str, why: str) -> None:

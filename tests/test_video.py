@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from slsac import Agent
 from slsac.cli import main
 from slsac.envs.safety_gymnasium_packages import REFERENCE_ENGINE
+from slsac.errors import InvalidInput
 from slsac.training.off_policy import OffPolicyTrainer
 from slsac.video import NoVideo, captioned, render
 
@@ -108,6 +110,11 @@ def test_bad_input(
     error = capsys.readouterr().err
     assert expected in error
     assert error.count("\n") == 1
+
+
+def test_a_video_of_no_episodes_is_refused(run: Path) -> None:
+    with Agent.load(run) as agent, pytest.raises(InvalidInput, match=r"^episodes is 0; it must"):
+        agent.video("film.mp4", episodes=0)
 
 
 class Undrawn:

@@ -113,7 +113,7 @@ class Agent:
         keep_replay: bool = False,
         **overrides: Any,
     ) -> Agent:
-        """The agent of a saved run, ready to predict, evaluate, or learn on.
+        """The agent of a saved run, ready to predict, evaluate, or keep learning.
 
         With ``run`` or config fields, as in ``cost_limit=2.0``, it is a new run that begins with
         what the saved one has learned; the saved one stays as it is.
@@ -122,7 +122,7 @@ class Agent:
             env: needed to evaluate or learn where the run was made on an object or a function;
                 in a new run, possibly another task with observations and actions of the same size.
             env_name: of a new run; what tables and reports call an environment that has no id.
-            inexact: learn on although versions or the machine have changed.
+            inexact: keep learning although versions or the machine have changed.
             run: directory of the new run; a temporary one if only config fields are given.
             keep_replay: the new run also learns from the saved one's transitions.
             trust_env: import the module that the run's files name from the working directory too;
@@ -272,7 +272,10 @@ class Agent:
             record: write them to the run as its final evaluation, which tables and reports read.
         """
         if record and not deterministic:
-            raise InvalidInput("record is True; sampled actions are not recorded")
+            raise InvalidInput(
+                "record is True; sampled actions are not recorded: pass deterministic=True (or "
+                "drop --stochastic)"
+            )
         evaluation = self._evaluate(episodes, seed, deterministic)
         if record:
             self._record(evaluation)
@@ -319,8 +322,7 @@ class Agent:
         video.require_mp4(Path(file))
         seed = self.config.seed if seed is None else seed
         require_seed(seed)
-        if episodes < 1:
-            raise InvalidInput(f"video_episodes is {episodes}; it must be at least 1")
+        require_episodes(episodes)
         video.prepare()
         try:
             env = make_env(for_evaluation(self._source()), render_mode="rgb_array")

@@ -50,11 +50,11 @@ def evaluate(
     return Evaluation(returns, costs, lengths.astype(np.int64), stack_extras(extras))
 
 
-def require_episodes(episodes: int, least: int = 1) -> None:
-    """Raise InvalidInput unless so many episodes can be asked for."""
+def require_episodes(episodes: int, least: int = 1, *, name: str = "episodes") -> None:
+    """Raise InvalidInput unless so many episodes can be asked for, by an argument ``name``."""
     if not least <= episodes <= MOST_EPISODES:
         raise InvalidInput(
-            f"episodes is {brief(episodes)}; it must be at least {least} and at most "
+            f"{name} is {brief(episodes)}; it must be at least {least} and at most "
             f"{MOST_EPISODES:,}"
         )
 
@@ -68,7 +68,7 @@ def _require_finite(transition: Transition) -> None:
     step = transition.step
     if not np.isfinite(transition.observation).all():
         raise EnvFailed(
-            "the environment returned an observation in an evaluation that is not finite"
+            "in an evaluation the environment returned an observation that is not finite"
         )
     if not (abs(step.reward) <= LARGEST_NUMBER and abs(step.cost) <= LARGEST_NUMBER):
         raise EnvFailed(

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Any
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from typing import Any, Literal
+
+Towards = Literal["up", "down"]
+_ROUNDING = {
+    "up": Context(prec=400, rounding=ROUND_CEILING),
+    "down": Context(prec=400, rounding=ROUND_FLOOR),
+}
+"""With room for all digits of any float."""
 
 
 def printable(text: str) -> str:
@@ -24,17 +33,45 @@ def one_line(text: str) -> str:
     return printable(" ".join(text.splitlines()))
 
 
-def number(value: float | None, digits: int, *, sign: bool = False) -> str:
+def outward(value: float, decimals: int, towards: Towards) -> float:
+    """The next number with so many decimals that is not below ``value``, or not above it.
+
+    A bound goes towards its own side: the nearest number may promise more than is proven.
+    """
+    if math.isinf(value):
+        return value
+    # Of twelve digits: a sum that leaves a bound of 35 at 34.99999999999999 does not make it 34.9.
+    exact = Decimal(f"{value:.12g}")
+    return float(_ROUNDING[towards].quantize(exact, Decimal(1).scaleb(-decimals)))
+
+
+def _decimals(value: float, digits: int) -> int:
+    """How many decimals show ``digits`` significant digits of ``value``."""
+    return digits - 1 - Decimal(f"{value:.12g}").adjusted()
+
+
+def number(
+    value: float | None, digits: int, *, sign: bool = False, towards: Towards | None = None
+) -> str:
     """``value`` with so many decimals, or two significant digits where it is too small for them; a
     dash for None.
 
     Args:
         sign: begin with + or -.
+        towards: for a bound, see `outward`.
     """
     if value is None:
         return "-"
     small = 0.0 < abs(value) < 10.0 ** (1 - digits)
+    if towards:
+        value = outward(value, _decimals(value, 2) if small else digits, towards)
     return format(value, f"{'+' if sign else ''}{'.2g' if small else f'.{digits}f'}")
+
+
+def significant(value: float, digits: int, towards: Towards | None = None) -> str:
+    """``value`` with so many significant digits, but all of its whole part, and no final zeros."""
+    decimals = max(0, _decimals(value, digits))
+    return f"{outward(value, decimals, towards) if towards else round(value, decimals):.12g}"
 
 
 def cost_digits(cost_limit: float) -> int:
@@ -79,6 +116,9 @@ def sentence(summary: Mapping[str, Any]) -> str:
     )
 
 
-def percent(share: float, digits: int = 3) -> str:
-    """A share in percent with up to ``digits`` significant digits."""
-    return f"{100 * share:.{digits}g} %"
+def percent(share: float, digits: int = 3, towards: Towards | None = None) -> str:
+    """A share in percent with up to ``digits`` significant digits; a bound is rounded outwards."""
+    value = 100 * share
+    if towards:
+        value = outward(value, _decimals(value, digits), towards)
+    return f"{value:.{digits}g} %"

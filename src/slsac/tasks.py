@@ -113,9 +113,9 @@ LEFT_OUT = {
     r"Safety(\w*Multi\w*|\d+x\d+\w+|\w*ManyAgent\w*)-v\d": (
         "multi-agent tasks", "slsac trains one agent"
     ),
-    r"Safety\w+Debug-v\d": ("Safety...Debug-v0", "a keyboard steers"),
+    r"Safety\w+Debug-v\d": ("Safety...Debug-v0", "steered by keyboard"),
     r"Safety\w+Gymnasium-v\d": (
-        "Safety...Gymnasium-v0", "the same as without that word"
+        "Safety...Gymnasium-v0", "the same as the id without 'Gymnasium'"
     ),
 }  # fmt: skip
 """Ids of Safety-Gymnasium that do not exist here, by their pattern: which they are, and why."""
@@ -131,7 +131,7 @@ def why_left_out(env_id: str) -> str | None:
 
 
 METADRIVE_DESCRIPTION = (
-    "three road blocks in traffic; a collision or leaving the road costs 1 and ends it"
+    "three road blocks in traffic; a collision or leaving the road costs 1 and ends the episode"
 )
 
 PROBE_DESCRIPTIONS = {

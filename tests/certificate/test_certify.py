@@ -168,7 +168,7 @@ def test_without_a_checkpoint_an_earlier_calibration_of_the_policy_counts(
         (recorded / "certificate.json").write_text(text)
         refused = certify(recorded).calibration
         assert isinstance(refused, NotCalibrated)
-        assert "the critic is not there" in refused.reason
+        assert "no checkpoint in the run's folder holds" in refused.reason
 
 
 @pytest.mark.parametrize(

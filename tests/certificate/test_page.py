@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from slsac.certificate.page import html_page, ticks
-from tests.support.certificates import certificate_of, with_small_costs
+from tests.support.certificates import certificate_of, with_bounds, with_small_costs
 
 
 @pytest.mark.parametrize("algo", ["sl-sac", "sac-lag"])
@@ -23,6 +23,12 @@ def test_the_page_needs_nothing_else(algo: str) -> None:
 def test_costs_below_a_small_limit_are_told_apart() -> None:
     page = html_page(with_small_costs(certificate_of("sl-sac")), np.zeros(3))
     assert "<td>0.04</td><td>0.02 to 0.06</td><td>0.12</td>" in page
+
+
+def test_bounds_are_rounded_outwards_and_the_confidence_is_not() -> None:
+    page = html_page(with_bounds(certificate_of("sl-sac")), np.zeros(3))
+    assert "at least 1.02 % and at most <strong>1.49 %</strong>, each with 99.999999 %" in page
+    assert "<td>7.1</td>" in page
 
 
 def test_signed_costs_are_drawn() -> None:

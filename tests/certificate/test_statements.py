@@ -42,6 +42,43 @@ def test_a_limit_is_broken_by_a_bound_and_not_by_an_estimate() -> None:
     assert "no lower bound" in judge(np.repeat([-1.0, 52.0], [100, 100])).sentence
 
 
+def test_an_estimate_is_on_the_side_of_the_limit_that_the_sentence_says() -> None:
+    assert "CVaR at 0.5 is 1000 over 200 episodes, above 25" in judge(np.full(200, 1e3)).sentence
+    above = judge(np.full(200, 25.03)).sentence
+    assert "CVaR at 0.5 is 25.03 over 200 episodes, above 25" in above
+    assert "with 95 % confidence it is at least 25.03" in above
+
+
+@pytest.mark.parametrize(
+    ("cost", "bounds", "limit", "said"),
+    [
+        (0.0, {"upper_bound": 7.0615}, 25.0, "CVaR at 0.5 is at most 7.07."),
+        (0.0, {"upper_bound": 24.98}, 24.99, "CVaR at 0.5 is at most 24.98."),
+        (0.0, {"upper_bound": 71.21}, 25.0, "it is only known to be at most 71.3."),
+        (35.0, {"lower_bound": 30.19}, 25.0, "it is at least 30.1;"),
+    ],
+)
+def test_a_bound_that_is_shown_is_proven(
+    cost: float, bounds: dict[str, float], limit: float, said: str
+) -> None:
+    statements = cost_statements(
+        np.full(200, cost), cost_limit=limit, tail_fractions=(0.5,), confidence=0.95,
+        largest_cost=1000.0,
+    )  # fmt: skip
+    statements = statements._replace(cvar=[statements.cvar[0]._replace(**bounds)])
+    assert said in verdict(statements, episodes=200, confidence=0.95, cost_limit=limit).sentence
+
+
+def test_a_confidence_is_never_rounded_to_certainty() -> None:
+    statements = cost_statements(
+        np.zeros(600), cost_limit=25.0, tail_fractions=(0.5,), confidence=0.99999999,
+        largest_cost=1000.0,
+    )  # fmt: skip
+    said = verdict(statements, episodes=600, confidence=0.99999999, cost_limit=25.0).sentence
+    assert "with 99.999999 % confidence" in said
+    assert "100 %" not in said
+
+
 def test_a_credible_tail_is_used() -> None:
     costs = pareto.draw(0.2, 5.0, (400,), np.random.default_rng(2))
     tail = cost_statements(

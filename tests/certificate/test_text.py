@@ -6,7 +6,7 @@ import pytest
 
 from slsac.certificate.contents import NotCalibrated, TailAtLimit
 from slsac.certificate.text import plain_text
-from tests.support.certificates import certificate_of, with_small_costs
+from tests.support.certificates import certificate_of, with_bounds, with_small_costs
 
 
 def test_the_verdict_comes_first() -> None:
@@ -20,6 +20,13 @@ def test_costs_below_a_small_limit_are_told_apart() -> None:
     assert "0.12" in shown
 
 
+def test_bounds_are_rounded_outwards_and_the_confidence_is_not() -> None:
+    shown = plain_text(with_bounds(certificate_of("sl-sac")))
+    assert "at least 1.02 % and at most 1.49 %, each with 99.999999 % confidence" in shown
+    (row,) = [line for line in shown.splitlines() if line.startswith("  worst 50 %")]
+    assert row.split()[-2:] == ["7.1", "100"]
+
+
 @pytest.mark.parametrize(
     ("algo", "line"),
     [
@@ -31,7 +38,7 @@ def test_how_far_a_critic_is_off(algo: str, line: str) -> None:
     certificate = certificate_of(algo)
     assert line in plain_text(certificate)
     without = certificate._replace(calibration=NotCalibrated("it was lost"))
-    assert "cost critic  not calibrated: it was lost" in plain_text(without)
+    assert "cost critic  not measured: it was lost" in plain_text(without)
 
 
 def test_a_credible_tail_says_how_many_exceed_the_limit() -> None:

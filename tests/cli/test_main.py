@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -97,7 +98,7 @@ def test_training_says_when_it_is_too_short_to_learn(
     start: Callable[..., OffPolicyTrainer],
 ) -> None:
     trainer = start("ProbeChoice-v0", steps=40, warmup_steps=40)
-    assert "so nothing is learned in 40 (--warmup-steps)" in trainer.schedule
+    assert "so nothing is learned in 40 (lower --warmup-steps)" in trainer.schedule
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,7 +112,7 @@ def test_lists(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["algos"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(ALGORITHMS)
     assert main(["envs"]) == 0
-    tasks, _, left_out = capsys.readouterr().out.partition("left out of Safety-Gymnasium:\n")
+    tasks, _, left_out = capsys.readouterr().out.partition("Safety-Gymnasium tasks left out:\n")
     listed = [line.split()[0] for line in tasks.splitlines() if line.startswith("  ")]
     assert listed == [env for env, _ in list_envs()]
     assert "Vision-v0: observations are pictures" in left_out
@@ -150,6 +151,8 @@ def test_tasks_can_be_searched(capsys: pytest.CaptureFixture[str]) -> None:
         (["--steps", "many"], "steps is 'many'; it must be a whole number"),
         (["--cost-limit"], "--cost-limit has no value"),
         (["--cost-limit", "--steps=9"], "--cost-limit has no value"),
+        (["--trak", "wandb"], "flag --trak does not exist; did you mean --track?"),
+        (["--rum", "x"], "flag --rum does not exist; did you mean --run?"),
         (["--overwritee"], "flag --overwritee does not exist; did you mean --overwrite?"),
         (["--run", ""], "run is ''; it must be the name of a directory"),
         (["stray"], "argument 'stray' is unknown"),
@@ -159,7 +162,7 @@ def test_tasks_can_be_searched(capsys: pytest.CaptureFixture[str]) -> None:
         (["--stop-at", "much"], "stop-at is 'much'; it must be a number"),
         (["--track", "mlflow"], "argument --track: invalid choice: 'mlflow'"),
         (["--seeds", "two"], "seeds is 'two'; it must be a whole number"),
-        (["--seeds", "2", "--stop-at", "5"], "--seeds and --stop-at exclude each other"),
+        (["--seeds", "2", "--stop-at", "5"], "--seeds and --stop-at cannot be combined"),
         (["--device", "abacus"], "device is 'abacus'; it must be cpu, gpu or gpu:N"),
         (["--device", "cpu:99"], "device is cpu:99; this machine has "),
         (["--device", "gpu"], "device is gpu; JAX finds none here: pass --device cpu"),
@@ -182,6 +185,26 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert shown.err.count("\n") == 1
     assert shown.out == ""
     assert not run.exists()
+
+
+def test_a_flag_of_training_itself_is_suggested(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    flags = re.findall(r"^  --([a-z-]+)", capsys.readouterr().out, re.MULTILINE)
+    assert {"run", "stop-at", "overwrite"} < set(flags)
+    for flag in flags:
+        for slip in ([f"--{flag}x", "1"], [f"--{flag}x=1"], [f"--{flag}x"]):
+            assert main(["train", *slip]) == 2
+            assert f"flag --{flag}x does not exist; did you mean --{flag}?" in (
+                capsys.readouterr().err
+            )
+
+
+def test_what_is_missing_is_named_and_where_to_look(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert capsys.readouterr().err == "slsac: missing: COMMAND; see `slsac --help`\n"
+    assert main(["evaluate"]) == 2
+    assert capsys.readouterr().err == "slsac: missing: run; see `slsac evaluate --help`\n"
 
 
 def test_a_command_that_does_not_exist_is_named(capsys: pytest.CaptureFixture[str]) -> None:

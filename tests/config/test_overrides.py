@@ -57,6 +57,7 @@ def test_presets_survive_json(algo: str, env: str) -> None:
         ("policy.hidden", [64, 32], (64, 32)),
         ("closeness_rates", "3,1e1,.5", (3.0, 10.0, 0.5)),
         ("closeness_rates", "none", ()),
+        ("closeness_rates", None, ()),
         ("policy.automatic_temperature", "true", True),
         ("policy.target_network", "Off", False),
         ("policy.target_network", False, False),

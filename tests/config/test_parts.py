@@ -126,7 +126,7 @@ def test_fields_that_constrain_each_other_are_checked_together() -> None:
         (
             "multiplier",
             "adam",
-            "multiplier is 'adam'; it is a group of fields, set one of them",
+            "multiplier is 'adam'; it is a group of fields: set one of them",
         ),
     ],
 )

@@ -166,7 +166,7 @@ def test_any_logged_name_can_be_drawn(tmp_path: Path, capsys: pytest.CaptureFixt
     capsys.readouterr()
     assert main(["plot", str(tmp_path / "runs"), "--out", str(out), "--of", "lambda"]) == 2
     error = capsys.readouterr().err
-    assert "of names 'lambda'; these runs have" in error
+    assert "--of 'lambda' is not logged; these runs have" in error
     assert "multiplier" in error
 
 

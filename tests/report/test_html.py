@@ -9,7 +9,7 @@ import pytest
 
 from slsac.cli import main
 from slsac.formatting import number
-from slsac.report.html import as_script_json, calibration, config_differences, page
+from slsac.report.html import as_script_json, calibration, config_differences, data, page
 from slsac.report.table import summarise_runs
 from slsac.runs.layout import policy_digest
 from slsac.runs.log import read_lines
@@ -177,7 +177,7 @@ def test_several_tasks_calibration_and_a_run_that_is_still_going(tab: Page, tmp_
     assert [row[0] for row in rows(tab, "Runs")] == ["sac-lag"]
     assert len(rows(tab, "Return / cost")) == 2
     assert GOAL in tab.run("document.querySelector('#facts').innerText")
-    assert "The cost critic of none of the runs shown" in tab.run(
+    assert "None of the runs shown has had its cost critic compared" in tab.run(
         "document.querySelector('#calibration').innerText"
     )
     assert tab.problems == []
@@ -193,6 +193,15 @@ def test_costs_around_a_small_limit_are_told_apart(tab: Page, tmp_path: Path) ->
     # One of the 25 worst.
     assert "CVaR 0.04" in tab.run("document.querySelector('#histograms').innerText")
     assert tab.problems == []
+
+
+def test_a_run_that_a_callback_has_ended_is_compared_where_it_ended(tmp_path: Path) -> None:
+    make_run(tmp_path / "whole")
+    make_run(tmp_path / "ended", "sac-lag", ended=6_000)
+    (panel,) = data(summarise_runs([tmp_path]))["panels"]
+    assert {group["algo"]: group["steps"] for group in panel["groups"]} == {
+        "sl-sac": 10_000, "sac-lag": 6_000
+    }  # fmt: skip
 
 
 def test_names_cannot_break_out_of_the_page(tmp_path: Path) -> None:

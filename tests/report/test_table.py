@@ -10,7 +10,7 @@ import pytest
 
 from slsac.cli import main
 from slsac.report.formats import Cell
-from slsac.report.table import sections, summarise_runs, write_table
+from slsac.report.table import as_csv, sections, summarise_runs, write_table
 from tests.support.recorded import HOPPER, make_run
 
 
@@ -59,6 +59,32 @@ def test_costs_below_one_have_two_decimals_and_env_extras_a_column(tmp_path: Pat
     listed = [dict(zip(made["Runs"].header, row, strict=True)) for row in made["Runs"].rows]
     assert [row["success"].text for row in listed] == ["0.80", "0.80", ""]
     assert [row["cost"].text for row in listed] == ["0.04 ± 0.04", "0.00 ± 0.00", "20.0 ± 20.0"]
+
+
+def test_a_run_that_a_callback_has_ended_counts_with_the_steps_it_has(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", returns=[1.0, 3.0], ended=6_000)
+    summary = summarise_runs([run])
+    assert summary.notes == [f"ended early, and counted: {run} after 6,000 of 10,000 steps"]
+    made = {section.title: section for section in sections(summary)}
+    assert [row[1].text for row in made["Return / cost"].rows] == ["2.0 / 20.0"]
+    (listed,) = [dict(zip(made["Runs"].header, row, strict=True)) for row in made["Runs"].rows]
+    assert (listed["steps"].text, listed["return"].text) == ("6,000", "2.0 ± 1.0")
+    (line,) = csv.DictReader(io.StringIO(as_csv(summary.results)))
+    assert line["steps"] == "6000"
+
+
+def test_ours_is_the_newest_algorithm_of_ours_with_two_seeds(tmp_path: Path) -> None:
+    def pairs() -> list[str]:
+        made = {section.title: section for section in sections(summarise_runs([tmp_path]))}
+        return [row[0].text for row in made["Probability of improvement"].rows]
+
+    for algo in ("sac-lag", "sl-sac"):
+        for seed in (0, 1):
+            make_run(tmp_path / f"{algo}{seed}", algo, seed=seed)
+    make_run(tmp_path / "sl-sac-20", "sl-sac-2")
+    assert pairs() == ["sl-sac over sac-lag [a]"]
+    make_run(tmp_path / "sl-sac-21", "sl-sac-2", seed=1)
+    assert pairs() == ["sl-sac-2 over sac-lag [a]", "sl-sac-2 over sl-sac [a]"]
 
 
 def test_the_number_of_worker_processes_makes_no_other_experiment(tmp_path: Path) -> None:

@@ -98,8 +98,14 @@ def test_a_file_that_acts_otherwise_is_not_called_exported(
     untrained("sl-sac", tmp_path / "run")
     real = export.play_arrays
     monkeypatch.setattr(export, "play_arrays", lambda arrays, rows: 1.01 * real(arrays, rows))
-    with pytest.raises(Failed, match="differs from the run's by"):
-        export.export(tmp_path / "run", tmp_path / "policy.npz")
+    for earlier in (False, True):
+        if earlier:
+            (tmp_path / "policy.npz").write_text("earlier")
+        with pytest.raises(Failed, match=r"differs from the run's by .*; no file was written"):
+            export.export(tmp_path / "run", tmp_path / "policy.npz")
+        # Nothing that could be taken for the policy is left behind, and what was there is kept.
+        assert (tmp_path / "policy.npz").exists() == earlier
+    assert (tmp_path / "policy.npz").read_text() == "earlier"
 
 
 def test_a_recorded_run_is_exported_by_the_command(
@@ -107,7 +113,7 @@ def test_a_recorded_run_is_exported_by_the_command(
 ) -> None:
     run = ROOT / "results" / "sl-sac" / "SafetyHopperVelocity-v1" / "seed0"
     assert main(["export", str(run), str(tmp_path / "deep" / "hopper.npz")]) == 0
-    assert "11 numbers of an observation -> 3 of an action" in capsys.readouterr().out
+    assert "observation of 11 numbers -> action of 3" in capsys.readouterr().out
     assert main(["export", str(run), str(tmp_path / "hopper.pt")]) == 2
     assert "its name must end in .onnx or .npz" in capsys.readouterr().err
 

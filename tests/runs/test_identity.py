@@ -108,7 +108,7 @@ def test_another_seeds_checkpoints_are_refused(runs: tuple[Path, Path]) -> None:
     shutil.rmtree(run / CHECKPOINTS)
     shutil.copytree(other / CHECKPOINTS, run / CHECKPOINTS)
     before = logs(run)
-    with pytest.raises(RunDamaged, match="is of another run"):
+    with pytest.raises(RunDamaged, match="belongs to another run"):
         launch.resume(run, inexact=True)
     assert logs(run) == before
 
@@ -122,7 +122,7 @@ def test_one_stray_checkpoint_is_passed_over(
     shutil.copytree(other / CHECKPOINTS / newest, run / CHECKPOINTS / newest)
     trainer = launch.resume(run)
     assert checkpoint.step_name(trainer.step) == older
-    assert "is of another run" in capsys.readouterr().err
+    assert "belongs to another run" in capsys.readouterr().err
     trainer.close()
 
 

@@ -67,7 +67,7 @@ def test_a_misfit_names_its_place() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"[" * 100_000, b"1" * 5_000])
 def test_what_is_no_json_is_said_to_be_none(data: bytes) -> None:
-    with pytest.raises(Misfit, match="it is no JSON"):
+    with pytest.raises(Misfit, match="it is not JSON"):
         schema.parse_json(data, schema.anything)
 
 

@@ -12,6 +12,19 @@ def certificate_of(algo: str) -> Certificate:
     return from_json((run / "certificate.json").read_text())
 
 
+def with_bounds(certificate: Certificate) -> Certificate:
+    """Bounds between two numbers of a decimal, with a confidence of eight nines."""
+    statements = certificate.statements
+    violation = statements.violation._replace(lower_bound=0.010229, upper_bound=0.014861)
+    first, *others = statements.cvar
+    return certificate._replace(
+        protocol=certificate.protocol._replace(confidence=0.99999999),
+        statements=statements._replace(
+            violation=violation, cvar=[first._replace(upper_bound=7.04), *others]
+        ),
+    )
+
+
 def with_small_costs(certificate: Certificate) -> Certificate:
     """Costs of a few hundredths under a limit of a tenth."""
     first, *others = certificate.statements.cvar

@@ -30,9 +30,14 @@ def make_run(
     costs: Sequence[float] = (0.0, 40.0),
     extras: Mapping[str, Sequence[float]] | None = None,
     finished: bool = True,
+    ended: int | None = None,
     **overrides: Any,
 ) -> Path:
-    """A run of 10,000 steps whose final evaluation had these episodes."""
+    """A run of 10,000 steps whose final evaluation had these episodes.
+
+    Args:
+        ended: the step at which a callback has ended it.
+    """
     named = {name.replace("__", "."): value for name, value in overrides.items()}
     config = with_overrides(preset(algo, env), {"seed": seed, "steps": 10_000} | named)
     folder.mkdir(parents=True)
@@ -55,7 +60,7 @@ def make_run(
     summary = summarise(played, config.cost_limit, config.tail_fraction)
     evaluations = [{"step": 5_000, "final": False, **summary, **as_record(played)}]
     if finished:
-        evaluations.append({**evaluations[0], "step": config.steps, "final": True})
+        evaluations.append({**evaluations[0], "step": ended or config.steps, "final": True})
     logs = zip(layout.LOGS, (progress, episodes, evaluations, timing), strict=True)
     for name, lines in logs:
         (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -35,7 +35,7 @@ def test_a_dry_run_estimates_from_runs_of_the_same_kind_and_says_where_there_are
     assert main(command) == 0
     lines = capsys.readouterr().out.splitlines()
     # 1,200 steps at the median of 10 steps/s are 120 s.
-    assert f"{TRIALS[0]}  new, 1,200 steps; 2m00s at 10 steps/s (median of 1, as" in lines[0]
+    assert f"{TRIALS[0]}  new, 1,200 steps; 2m00s at 10 steps/s (median of 1, like" in lines[0]
     assert "td3-lag/ProbeChoice-v0/seed0  new, 1,200 steps; no run like it has been" in lines[1]
     # Three trials of 120 s on two workers: the third waits for the first.
     assert lines[-1].startswith("6 trials, 6 to run, 1 core(s) each, 2 at once: 4m00s of training")

@@ -151,6 +151,6 @@ def test_on_the_command_line(
     assert main(["train", *flags, "--from", str(source)]) == 2
     assert "has another beginning: cost_limit (1.0 there)" in capsys.readouterr().err
     assert main(["train", *flags, "--from", str(source), "--seeds", "2"]) == 2
-    assert "exclude each other" in capsys.readouterr().err
+    assert "cannot be combined" in capsys.readouterr().err
     assert main(["train", *flags, "--from", str(tmp_path / "nowhere")]) == 2
     assert "holds no run" in capsys.readouterr().err

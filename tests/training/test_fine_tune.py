@@ -154,7 +154,7 @@ def test_checkpoints_of_another_run_are_refused(source: Path, tmp_path: Path) ->
     launch.start(quick_config("sl-sac-2", seed=5, multiplier__initial=0.1), other).close()
     shutil.rmtree(other / "checkpoints")
     shutil.copytree(source / "checkpoints", other / "checkpoints")
-    with pytest.raises(InvalidInput, match="is of another run"):
+    with pytest.raises(InvalidInput, match="belongs to another run"):
         fine_tune.start(fine_tune.config_from(other, {}), tmp_path / "new", other)
 
 
@@ -170,4 +170,4 @@ def test_python_and_the_command_line_start_the_same_run(
     policies = [(tmp_path / name / "policy.safetensors").read_bytes() for name in "ab"]
     assert policies[0] == policies[1]
     assert main([*line, "--from", str(source)]) == 2
-    assert "--init and --from exclude each other" in capsys.readouterr().err
+    assert "--init and --from cannot be combined" in capsys.readouterr().err

@@ -415,7 +415,7 @@ def test_passes_end_when_the_policy_has_moved_too_far(start: Start) -> None:
 def test_a_run_shorter_than_an_epoch_says_that_it_learns_nothing(start: Start) -> None:
     assert "learned" not in start("ProbeChoice-v0", "ppo-lag", steps=400).schedule
     told = start("ProbeChoice-v0", "cpo", steps=390).schedule
-    assert told.endswith("so nothing is learned in 390 steps (--steps-per-epoch)")
+    assert told.endswith("so nothing is learned in 390 steps (lower --steps-per-epoch)")
 
 
 def test_an_episode_that_the_epoch_cuts_is_not_counted(start: Start) -> None:

@@ -99,7 +99,7 @@ def run_peer(python: Path, script: str, *arguments: str) -> dict[str, float]:
     """The figures that a peer's own loop reports, its steps per second among them."""
     path = Path(__file__).resolve().parents[3] / "benchmarks" / "peers" / script
     if not path.exists():
-        raise InvalidInput(f"{script}, the peer's loop, is in a clone of slsac only")
+        raise InvalidInput(f"{script}, the peer's loop, comes only with a clone of slsac")
     done = subprocess.run([python, path, *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         raise InvalidInput(f"{script} failed: {(done.stderr.splitlines() or ['?'])[-1]}")

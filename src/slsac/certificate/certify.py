@@ -200,7 +200,7 @@ def _without_critic(run: Path, learned: TrainedRun) -> Calibration | NotCalibrat
         recorded = calibration_from_json((run / CERTIFICATE).read_bytes())
         if recorded.policy_sha256 == learned.policy_sha256:
             return recorded
-    return NotCalibrated("the critic is not there: the folder holds no checkpoint of this policy")
+    return NotCalibrated("no checkpoint in the run's folder holds this policy's critic")
 
 
 def _calibrate(
@@ -211,7 +211,7 @@ def _calibrate(
     unit = _cost_unit(learned.config, learned.spec.horizon)
     if unit is None:
         return NotCalibrated(
-            "the critic's unit of cost followed the run, since the limit is 0",
+            "with a limit of 0 only the run knew the critic's unit of cost",
             learned.policy_sha256,
         )
     # The critic learned what the policy costs that learns, not its average.

@@ -49,7 +49,7 @@ OUTCOMES: dict[Outcome, tuple[str, str]] = {
     "kept": ("kept", "Kept"),
     "broken": ("broken", "Not kept"),
     "kept in sample": ("unsure", "Kept in the sample, not proven"),
-    "over in sample": ("unsure", "Not kept in the sample, not proven"),
+    "over in sample": ("unsure", "Over the limit in the sample, not proven"),
 }
 """The style and the heading of each verdict."""
 
@@ -58,7 +58,7 @@ def html_page(certificate: Certificate, costs: np.ndarray) -> str:
     """The whole document; ``costs`` are those of the episodes, for the histogram."""
     run, protocol = certificate.run, certificate.protocol
     tone, heading = OUTCOMES[certificate.verdict.outcome]
-    sure = percent(protocol.confidence, digits=6)
+    sure = percent(protocol.confidence, digits=12)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -97,8 +97,9 @@ def _sample(certificate: Certificate, sure: str) -> str:
             (
                 "Episodes over the limit",
                 f"{violation.episodes} of {certificate.protocol.episodes}; of all episodes at "
-                f"least {percent(violation.lower_bound)} and at most "
-                f"<strong>{percent(violation.upper_bound)}</strong>, each with {sure} confidence",
+                f"least {percent(violation.lower_bound, towards='down')} and at most "
+                f"<strong>{percent(violation.upper_bound, towards='up')}</strong>, each with "
+                f"{sure} confidence",
             ),
         ]
     )
@@ -107,8 +108,8 @@ def _sample(certificate: Certificate, sure: str) -> str:
 def _cvar(statements: list[CvarStatement], digits: int, sure: str) -> str:
     rows = ""
     for row in statements:
-        bound = "unknown" if row.upper_bound is None else number(row.upper_bound, digits)
-        low, high = row.interval
+        upper, (low, high) = row.upper_bound, row.interval
+        bound = "unknown" if upper is None else number(upper, digits, towards="up")
         few = " (too few)" if row.too_few else ""
         rows += (
             f"<tr><td>{percent(row.tail_fraction, digits=6)}</td><td>{row.episodes}{few}</td>"
@@ -144,7 +145,7 @@ def _tail(tail: TailStatement) -> str:
         ("Over the limit", f"{percent(tail.at_limit.violation_estimate)} of episodes by this fit"),
     ]
     if tail.at_limit.violation_bound_applies:
-        bound = percent(tail.at_limit.violation_bound)
+        bound = percent(tail.at_limit.violation_bound, towards="up")
         rows.append(("Bound", f"{bound} at most, if CVaR is at most the limit"))
     return head + _table(rows)
 

@@ -15,7 +15,7 @@ from slsac.certificate.contents import (
     ViolationStatement,
 )
 from slsac.errors import InvalidInput
-from slsac.formatting import percent
+from slsac.formatting import Towards, percent, significant
 from slsac.seeds import Branch, generator
 from slsac.stats import pareto
 from slsac.stats.confidence import (
@@ -129,41 +129,56 @@ def verdict(
     statements: CostStatements, *, episodes: int, confidence: float, cost_limit: float
 ) -> Verdict:
     """Whether the limit is kept or broken, or, where neither is proven, what was seen."""
-    sure = percent(confidence, digits=6)
+    sure = percent(confidence, digits=12)
     tail, violation = statements.cvar[0], statements.violation
-    measured = f"CVaR at {tail.tail_fraction:g} is {tail.estimate:.3g} over {episodes} episodes"
+    limit = f"{cost_limit:.12g}"
+    estimate = _beside(cost_limit, tail.estimate)
+    measured = f"CVaR at {tail.tail_fraction:g} is {estimate} over {episodes} episodes"
     exceeded = f"({violation.episodes} of {episodes} did)"
     if tail.estimate > cost_limit:
         broken = tail.lower_bound is not None and tail.lower_bound > cost_limit
         proven = (
             "no lower bound on it can be given where costs are negative"
             if tail.lower_bound is None
-            else f"with {sure} confidence it is at least {tail.lower_bound:.3g}"
+            else f"with {sure} confidence it is at least "
+            f"{_beside(cost_limit, tail.lower_bound, 'down')}"
         )
         return Verdict(
             "broken" if broken else "over in sample",
             f"The tail limit is not kept{'' if broken else ' in the sample'}: "
-            f"{measured}, above {cost_limit:g}, and {proven}; also with {sure} confidence at least "
-            f"{percent(violation.lower_bound)} of episodes exceed the limit {exceeded}.",
+            f"{measured}, above {limit}, and {proven}; also with {sure} confidence at least "
+            f"{percent(violation.lower_bound, towards='down')} of episodes exceed the limit "
+            f"{exceeded}.",
         )
     probability = (
-        f"with {sure} confidence at most {percent(violation.upper_bound)} of episodes exceed "
-        f"the cost limit of {cost_limit:g} {exceeded}"
+        f"with {sure} confidence at most {percent(violation.upper_bound, towards='up')} of "
+        f"episodes exceed the cost limit of {limit} {exceeded}"
     )
     if tail.upper_bound is not None and tail.upper_bound <= cost_limit:
         return Verdict(
             "kept",
             f"The tail limit is kept: {probability}, and, also with {sure} confidence, "
-            f"CVaR at {tail.tail_fraction:g} is at most {tail.upper_bound:.3g}.",
+            f"CVaR at {tail.tail_fraction:g} is at most "
+            f"{_beside(cost_limit, tail.upper_bound, 'up')}.",
         )
     unproven = (
         "no bound on it can be given without the largest cost of a step: pass --max-step-cost "
         "(max_step_cost=)"
         if tail.upper_bound is None
-        else f"what such a sample could have missed bounds it by {tail.upper_bound:.3g} only"
+        else f"with {sure} confidence it is only known to be at most "
+        f"{_beside(cost_limit, tail.upper_bound, 'up')}"
     )
     return Verdict(
         "kept in sample",
         f"The tail limit is kept in the sample but not proven: {probability}; "
         f"{measured}, and {unproven}.",
+    )
+
+
+def _beside(cost_limit: float, cost: float, towards: Towards | None = None) -> str:
+    """``cost`` with three digits, or as many as show on which side of the limit it is."""
+    texts = (significant(cost, digits, towards) for digits in range(3, 13))
+    return next(
+        (text for text in texts if (float(text) > cost_limit) == (cost > cost_limit)),
+        f"{cost:.12g}",
     )

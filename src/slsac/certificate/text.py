@@ -17,7 +17,7 @@ def plain_text(certificate: Certificate) -> str:
     """One page of text without a newline at its end."""
     run, protocol, sample = certificate.run, certificate.protocol, certificate.sample
     violation = certificate.statements.violation
-    sure = percent(protocol.confidence, digits=6)
+    sure = percent(protocol.confidence, digits=12)
     lines = [
         certificate.verdict.sentence,
         "",
@@ -28,8 +28,8 @@ def plain_text(certificate: Certificate) -> str:
         f"cost         {number(sample.cost_mean, 2)} +- {number(sample.cost_se, 2)}, largest "
         f"{sample.cost_max:.4g}; limit {run.cost_limit:g}",
         f"over limit   {violation.episodes} episodes; of all episodes at least "
-        f"{percent(violation.lower_bound)} and at most {percent(violation.upper_bound)}, "
-        f"each with {sure} confidence",
+        f"{percent(violation.lower_bound, towards='down')} and at most "
+        f"{percent(violation.upper_bound, towards='up')}, each with {sure} confidence",
         "",
         f"CVaR of cost      estimate   {sure} interval        {sure} upper bound   episodes",
         *(_cvar_line(row, cost_digits(run.cost_limit)) for row in certificate.statements.cvar),
@@ -42,7 +42,7 @@ def plain_text(certificate: Certificate) -> str:
 
 def _cvar_line(row: CvarStatement, digits: int) -> str:
     low, high = row.interval
-    bound = "-" if row.upper_bound is None else number(row.upper_bound, digits)
+    bound = number(row.upper_bound, digits, towards="up")
     return (
         f"  worst {percent(row.tail_fraction):<9}{number(row.estimate, digits):>9}   "
         f"{f'{number(low, digits)} .. {number(high, digits)}':<18}{bound:>15}   {row.episodes:>8}"
@@ -64,14 +64,14 @@ def _tail_lines(tail: TailStatement) -> list[str]:
     if tail.at_limit.violation_bound_applies:
         lines.append(
             f"             if CVaR is at most the limit, at most "
-            f"{percent(tail.at_limit.violation_bound)} exceed it"
+            f"{percent(tail.at_limit.violation_bound, towards='up')} exceed it"
         )
     return lines
 
 
 def _calibration_lines(calibration: Calibration | NotCalibrated) -> list[str]:
     if isinstance(calibration, NotCalibrated):
-        return [f"cost critic  not calibrated: {calibration.reason}"]
+        return [f"cost critic  not measured: {calibration.reason}"]
     error = calibration.error
     points = f"{calibration.points} points of {calibration.episodes} episodes with sampled actions"
     if isinstance(error, MeanError):

@@ -12,12 +12,14 @@ HELP = "measure this machine: training, update, tasks, a peer"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--algos", nargs="+", default=["sl-sac", "sac-lag"])
-    parser.add_argument("--env", default="SafetyAntVelocity-v1")
-    parser.add_argument("--rounds", type=int, default=5, help="turns that each subject takes")
+    parser.add_argument(
+        "--algos", nargs="+", default=["sl-sac", "sac-lag"], help="algorithms to measure"
+    )
+    parser.add_argument("--env", default="SafetyAntVelocity-v1", help="task (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each measurement")
     parser.add_argument("--steps", type=int, default=120, help="training steps in a round")
-    parser.add_argument("--only", nargs="+", choices=SECTIONS, help="some sections (all)")
-    parser.add_argument("--peer", choices=tuple(PEERS), help="train it too, in turns")
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, help="only these sections (all)")
+    parser.add_argument("--peer", choices=tuple(PEERS), help="also train this peer, in turns")
     parser.add_argument("--peer-python", type=Path, help="the Python of the peer's environment")
     parser.add_argument("--json", type=Path, help="write the figures and the machine here")
     parser.add_argument("--page", type=Path, help="Markdown page whose tables to replace")

@@ -12,14 +12,14 @@ HELP = "state a trained policy's tail risk, and how surely"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run")
+    parser.add_argument("run", help="run directory")
     add_device(parser)
-    parser.add_argument("--episodes", type=int, default=200, help="how many (%(default)s)")
+    parser.add_argument("--episodes", type=int, default=200, help="episodes (%(default)s)")
     parser.add_argument("--stochastic", action="store_true", help="sample actions")
     parser.add_argument(
-        "--confidence", type=float, default=0.95, help="of each bound (%(default)s)"
+        "--confidence", type=float, default=0.95, help="confidence of each bound (%(default)s)"
     )
-    parser.add_argument("--seed", type=int, help="of the episodes (the run's own)")
+    parser.add_argument("--seed", type=int, help="episode seed (the run's own)")
     parser.add_argument("--max-step-cost", type=float, help="largest cost of a step, if not known")
     parser.add_argument("--out", help=f"file to write ({CERTIFICATE_PAGE} in RUN)")
     add_trust(parser)

@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
         for env_id, description in lines:
             print(f"  {env_id:<{width}}  {description}")
     if not options.words:
-        print("left out of Safety-Gymnasium:")
+        print("Safety-Gymnasium tasks left out:")
         for which, why in LEFT_OUT.values():
             print(f"  {which}: {why}")
     return 0

@@ -17,17 +17,17 @@ HELP = "play seeded episodes with a trained policy"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run")
+    parser.add_argument("run", help="run directory")
     add_device(parser)
-    parser.add_argument("--episodes", type=int, default=30, help="how many (%(default)s)")
-    parser.add_argument("--seed", type=int, help="of the episodes (the run's own)")
+    parser.add_argument("--episodes", type=int, default=30, help="episodes (%(default)s)")
+    parser.add_argument("--seed", type=int, help="episode seed (the run's own)")
     parser.add_argument("--stochastic", action="store_true", help="sample actions")
     parser.add_argument("--json", action="store_true", help="everything, on one line")
     parser.add_argument(
         "--record", action="store_true", help="write it to the run as its final evaluation"
     )
     parser.add_argument("--video", metavar="FILE.mp4", help="also film the first episodes")
-    parser.add_argument("--video-episodes", type=int, help="how many of them (1)")
+    parser.add_argument("--video-episodes", type=int, help="episodes to film (1)")
     add_trust(parser)
 
 
@@ -36,12 +36,15 @@ def run(options: argparse.Namespace) -> int:
 
     from slsac.api import Agent
     from slsac.compilation import prepare
+    from slsac.evaluate import require_episodes
     from slsac.formatting import sentence
     from slsac.runs.steps import trained_steps
     from slsac.stats.summary import as_record, summarise
 
     if options.video_episodes is not None and not options.video:
         raise InvalidInput("--video-episodes has no effect without --video")
+    if options.video_episodes is not None:
+        require_episodes(options.video_episodes, name="video_episodes")
     prepare(options.device)
     agent = Agent.load(options.run, trust_env=options.trust_env)
     if options.video:

@@ -9,8 +9,8 @@ HELP = "write a trained policy as ONNX or .npz"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run")
-    parser.add_argument("file", metavar="FILE.onnx|FILE.npz")
+    parser.add_argument("run", help="run directory")
+    parser.add_argument("file", metavar="FILE.onnx|FILE.npz", help="file to write")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> int:
         else f"at most {exported.error:.1g} from the run's policy on {TRIED:,} observations"
     )
     print(
-        f"{options.file}: {exported.observation_size} numbers of an observation -> "
-        f"{exported.action_size} of an action, in the env's units; {compared}"
+        f"{options.file}: observation of {exported.observation_size} numbers -> action of "
+        f"{exported.action_size}, in the env's units; {compared}"
     )
     return 0

@@ -12,11 +12,11 @@ def add_callbacks(parser: argparse.ArgumentParser) -> None:
     """The flags that `callbacks` reads."""
     parser.add_argument(
         "--keep-best", action="store_true",
-        help="keep the policy with the highest return within the limit in RUN/best",
+        help="keep in RUN/best the policy with the highest return within the limit",
     )  # fmt: skip
     parser.add_argument(
         "--stop-at", type=float, metavar="RETURN",
-        help="end when three evaluations in a row reach it within the limit",
+        help="end when three evaluations in a row reach RETURN within the limit",
     )  # fmt: skip
     parser.add_argument(
         "--track", choices=["wandb"], help="also log to Weights & Biases (WANDB_MODE=offline)"
@@ -46,7 +46,7 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     """The flag for commands that open an env by what a run's files say."""
     parser.add_argument(
         "--trust-env", action="store_true",
-        help="import the env's module from the working directory, on the run's word",
+        help="let the run's files name an env module in the working directory",
     )  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def add_env_timeout(parser: argparse.ArgumentParser) -> None:
     """The flag for commands that train."""
     parser.add_argument(
         "--env-timeout", type=float, metavar="SECONDS",
-        help="stop if the env takes longer over a step or a reset; it gets a process of its own",
+        help="stop if a step or reset takes longer; the env runs in a process of its own",
     )  # fmt: skip
 
 

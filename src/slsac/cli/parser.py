@@ -65,6 +65,8 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if unknown := re.match(r"argument COMMAND: invalid choice: '(.*?)' \(", message):
             raise unknown_name("command", unknown[1], [n for n, c in COMMANDS.items() if c.HELP])
+        if missing := re.fullmatch(r"the following arguments are required: (.*)", message):
+            raise InvalidInput(f"missing: {missing[1]}; see `{self.prog} --help`")
         if wrong := re.fullmatch(r"argument --(\S+): invalid (int|float) value: (.*)", message):
             kind = {"int": "a whole number", "float": "a number"}[wrong[2]]
             raise InvalidInput(f"{wrong[1]} is {wrong[3]}; it must be {kind}")

@@ -12,7 +12,7 @@ HELP = "continue a run exactly where it stopped"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run")
+    parser.add_argument("run", help="run directory")
     add_device(parser)
     add_callbacks(parser)
     parser.add_argument("--steps", help="a new total number of steps")

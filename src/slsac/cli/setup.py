@@ -1,14 +1,14 @@
-"""``slsac setup``: what an optional part needs and pip alone does not bring."""
+"""``slsac setup``: what an optional part needs beyond pip."""
 
 from __future__ import annotations
 
 import argparse
 
-HELP = "install what an optional part needs and pip alone does not bring"
+HELP = "install what an optional part needs beyond pip"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("part", choices=["safety-gymnasium", "metadrive"])
+    parser.add_argument("part", choices=["safety-gymnasium", "metadrive"], help="optional part")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -24,14 +24,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "spec", help="YAML file, or the name of a spec that comes with slsac: quick, table1, ..."
     )
     parser.add_argument("--out", type=Path, help="folder of the trials (runs/NAME)")
-    parser.add_argument("--backend", choices=("local", "ray"), default="local")
+    parser.add_argument(
+        "--backend",
+        choices=("local", "ray"),
+        default="local",
+        help="where trials run (%(default)s)",
+    )
     parser.add_argument("--workers", type=int, help="trials at once (as many as there is room for)")
-    parser.add_argument("--retries", type=int, default=3, help="of a trial killed without progress")
+    parser.add_argument(
+        "--retries", type=int, default=3,
+        help="restarts of a trial killed without progress (%(default)s)",
+    )  # fmt: skip
     parser.add_argument(
         "--inexact", action="store_true", help="continue even if versions have changed"
     )
-    parser.add_argument("--address", help="of a running Ray cluster (RAY_ADDRESS, or a new one)")
-    parser.add_argument("--gpus-per-trial", type=float, default=0.0, help="ray only")
+    parser.add_argument(
+        "--address", help="address of a running Ray cluster (RAY_ADDRESS, or a new one)"
+    )
+    parser.add_argument(
+        "--gpus-per-trial", type=float, default=0.0, help="GPUs per trial (ray only)"
+    )
     parser.add_argument("--dry-run", action="store_true", help="list trials and estimated time")
 
 

@@ -11,7 +11,11 @@ HELP = "the paper's Table 1 from runs, and the figures behind it"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_runs(parser)
     parser.add_argument("--out", help="file to write; its ending says the format")
-    parser.add_argument("--format", choices=("terminal", "markdown", "latex", "csv"))
+    parser.add_argument(
+        "--format",
+        choices=("terminal", "markdown", "latex", "csv"),
+        help="format (by the file's ending, or terminal)",
+    )
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:

@@ -25,8 +25,11 @@ if TYPE_CHECKING:
 HELP = "train an agent"
 ALGO = "sl-sac-2"
 """What is trained where nobody says."""
-SWITCHES = ("overwrite", "inexact", "keep-best", "keep-replay", "trust-env", "debug")
-"""Flags that take no value."""
+FLAGS = (
+    "algo", "env", "steps", "seed", "seeds", "run", "overwrite", "from", "inexact", "init",
+    "keep-replay", "keep-best", "stop-at", "track", "device", "env-timeout", "trust-env", "debug",
+)  # fmt: skip
+"""The command's own flags; all others are config fields."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,23 +39,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--algo", help=f"see `slsac algos` ({ALGO})")
     parser.add_argument("--env", help="see `slsac envs`")
-    parser.add_argument("--steps", help="environment steps in all (the algorithm's own)")
-    parser.add_argument("--seed", help="of everything random")
+    parser.add_argument("--steps", help="total environment steps (the algorithm's own)")
+    parser.add_argument("--seed", help="seed of everything random")
     parser.add_argument(
-        "--seeds", type=int, help="train so many seeds together, 2 or more, from --seed on"
+        "--seeds", type=int, help="train this many seeds together (2 or more), from --seed up"
     )
     parser.add_argument("--run", help="run directory (runs/ALGO-ENV-SEED)")
     parser.add_argument("--overwrite", action="store_true", help="replace an existing run")
     parser.add_argument(
         "--from", dest="source", type=Path, metavar="RUN",
-        help="take the steps before the multiplier moves from a run that differs in nothing else",
+        help="reuse RUN's steps until the multiplier moves; only --steps and when and how it moves "
+        "may differ",
     )  # fmt: skip
     parser.add_argument(
         "--inexact", action="store_true", help="with --from: even if versions have changed"
     )
     parser.add_argument(
         "--init", type=Path, metavar="RUN",
-        help="begin with what RUN has learned; its settings hold where no flag changes them",
+        help="start from what RUN has learned, with its settings unless a flag changes them",
     )  # fmt: skip
     parser.add_argument(
         "--keep-replay", action="store_true", help="with --init: learn from RUN's transitions too"
@@ -72,19 +76,27 @@ def parse_overrides(tokens: Sequence[str]) -> dict[str, str]:
         if not flag.startswith("--"):
             raise InvalidInput(f"argument {flag!r} is unknown; flags begin with --")
         name, equals, value = flag[2:].partition("=")
+        _refuse_misspelt(name)
         if not equals:
             if not remaining or remaining[0].startswith("--"):
-                raise _no_value(name)
+                raise InvalidInput(f"--{name} has no value; write --{name} VALUE")
             value = remaining.pop(0)
         overrides[name] = value
     return overrides
 
 
-def _no_value(name: str) -> InvalidInput:
-    near = difflib.get_close_matches(name, SWITCHES, n=1)
-    if near:
-        return InvalidInput(f"flag --{name} does not exist; did you mean --{near[0]}?")
-    return InvalidInput(f"--{name} has no value; write --{name} VALUE")
+def _refuse_misspelt(name: str) -> None:
+    """Raise InvalidInput where ``name`` is nearest to one of `FLAGS`, but is none."""
+    from slsac.config import OffPolicyConfig, OnPolicyConfig
+    from slsac.config.overrides import field_names
+
+    kinds = (OffPolicyConfig, OnPolicyConfig)
+    fields = [field for kind in kinds for field in field_names(kind, optional_parts=True)]
+    fields += [field.rpartition(".")[2] for field in fields]
+    known = [*(field.replace("_", "-") for field in fields), *FLAGS]
+    near = difflib.get_close_matches(name.replace("_", "-"), known, n=1)
+    if near and near[0] in FLAGS and near[0] != name:
+        raise InvalidInput(f"flag --{name} does not exist; did you mean --{near[0]}?")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -136,12 +148,12 @@ def _require_sense(options: argparse.Namespace) -> None:
     if options.keep_replay and options.init is None:
         raise InvalidInput("--keep-replay has no effect without --init")
     if options.init is not None and options.source is not None:
-        raise InvalidInput("--init and --from exclude each other: --from repeats a run's beginning")
+        raise InvalidInput("--init and --from cannot be combined: --from repeats a run's beginning")
     alone = {"--from": options.source, "--init": options.init, "--keep-best": options.keep_best,
              "--stop-at": options.stop_at, "--track": options.track}  # fmt: skip
     for flag, value in alone.items():
         if options.seeds is not None and value not in (None, False):
-            raise InvalidInput(f"--seeds and {flag} exclude each other: {flag} is for one seed")
+            raise InvalidInput(f"--seeds and {flag} cannot be combined: {flag} is for one seed")
     if options.env is None and options.init is None:
         raise InvalidInput("--env is missing; see `slsac envs`")
     if options.run == "":
@@ -190,7 +202,9 @@ def _train_seeds(
         together.advance(config.steps)
         together.finish()
     except KeyboardInterrupt:
-        display.note(f"stopped at step {together.step:,}; continue each: slsac resume --inexact")
+        display.note(
+            f"stopped at step {together.step:,}; continue each: slsac resume RUN --inexact"
+        )
         return 130
     except MACHINE_FAILURES as error:
         together.trainers[0].session.failures.of_machine(together.step, error)
@@ -240,6 +254,6 @@ def train_to_end(trainer: Trainer, display: Terminal, callbacks: Sequence[Any]) 
         trainer.close()
     display.note(
         f"results are in {trainer.run}: {', '.join((CONFIG, *EXACT_LOGS, POLICY))}; "
-        f"look again with `slsac evaluate {trainer.run}`"
+        f"evaluate again with `slsac evaluate {trainer.run}`"
     )
     return 0

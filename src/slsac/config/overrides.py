@@ -69,7 +69,7 @@ def _overridden(config: Any, overrides: Mapping[str, Any], prefix: str, known: l
             replaced[head] = _coerce(value, hints[head], prefix + head)
             if replaced[head] is None and dataclasses.is_dataclass(getattr(config, head)):
                 raise InvalidInput(
-                    f"{prefix}{head} is {brief(value)}; it is a group of fields, set one of them"
+                    f"{prefix}{head} is {brief(value)}; it is a group of fields: set one of them"
                 )
     for head, nested in inside.items():
         part = replaced.get(head, getattr(config, head))
@@ -176,7 +176,7 @@ def _coerce(value: Any, hint: Any, name: str) -> Any:
             return value
         if isinstance(value, Mapping):
             return from_dict(value, typing.cast(type, hint), f"{name}.")
-        raise InvalidInput(f"{name} is {brief(value)}; it is a group of fields, set one of them")
+        raise InvalidInput(f"{name} is {brief(value)}; it is a group of fields: set one of them")
     if origin is types.UnionType:
         if value is None or (isinstance(value, str) and value.lower() == "none"):
             return None
@@ -188,7 +188,7 @@ def _coerce(value: Any, hint: Any, name: str) -> Any:
         raise InvalidInput(f"{name} is {brief(value)}; it must be one of {', '.join(allowed)}")
     if origin is tuple:
         kind = typing.get_args(hint)[0]
-        parts: Any = value
+        parts: Any = () if value is None else value
         if isinstance(value, str):
             text = value.strip("()[] ")
             parts = [] if text.lower() == "none" else text.split(",")

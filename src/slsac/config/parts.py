@@ -128,12 +128,12 @@ class RewardCriticConfig:
     layer_norm: bool
     """Normalises the features of each hidden layer before its ReLU."""
     discount: float
-    """Discount gamma of rewards; the least one where it follows the episodes."""
+    """Discount gamma of rewards; the smallest where discount_span is set."""
     discount_span: float | None
-    """Makes 1 / (1 - gamma) this share of what an episode lasts at present; none: gamma is fixed.
+    """Makes 1 / (1 - gamma) this share of the recent mean episode length; none: gamma is fixed.
     Where episodes end early, by a fall say, a long view makes the agent too careful to move."""
     largest_discount: float
-    """The largest gamma, where it follows the episodes."""
+    """The largest gamma, where discount_span is set."""
     optimiser: OptimiserConfig
 
     def __post_init__(self) -> None:
@@ -161,9 +161,8 @@ class CostCriticConfig:
     risk_aversion: float
     """Entropic: theta, in 1 / cost. Mean-deviation: number of standard deviations."""
     members: int
-    """Number of critics that learn side by side. The largest of them counts, in targets (at each
-    fraction) and in what the policy is charged: a policy seeks what a single critic underestimates.
-    """
+    """Number of critics. Their highest prediction is used, in targets (at each fraction) and to
+    charge the policy, which seeks out what a single critic underestimates."""
     target_action: Literal["shared", "online-mean"]
     """Next action of the target: the reward critics', or the online policy's mean (OmniSafe)."""
     cost_scaling: Literal["none", "deviation", "standardised"]
@@ -228,17 +227,17 @@ class MultiplierConfig:
     initial: float
     """Value before the first update."""
     window: int
-    """empirical-cvar and mean signals: of how many of the most recent episodes."""
+    """empirical-cvar and mean signals: how many of the most recent episodes count."""
     recent_horizons: float
     """recent-cvar signal: how long ago an episode may have ended, in lengths of a whole episode."""
     minimum: float
-    """relative rule: lower bound; below 0 the limit of every state is looser than 1. With a cost
-    limit of 0 the bound is 0."""
+    """relative rule: lower bound. Below 0, critic_gain prices only states well over the limit.
+    Never below 0 if cost_limit is 0."""
     maximum: float
     """Upper bound; the pid rule's integral stops there as well (anti-windup)."""
     reserve: float
-    """Share of the limit that the signal is to stay below it: a signal that is held at the limit
-    itself is over it half of the time."""
+    """The signal is held at (1 - reserve) times the limit: one held at the limit itself is over it
+    half of the time."""
     proportional_gain: float
     """pid rule: weight of the smoothed violation."""
     integral_gain: float

@@ -472,7 +472,7 @@ START_STEPS = {"sac-lag": 10_000, "sac-pid": 10_000, "td3-lag": 25_000, "td3-pid
 ALGORITHMS: dict[str, Algorithm] = {
     "sl-sac-2": Algorithm(
         SL_SAC_2,
-        "SL-SAC in units without a scale: one set of settings for every task",
+        "scale-free SL-SAC: one set of settings for every task",
         every_task=True,
     ),
     "sl-sac": Algorithm(

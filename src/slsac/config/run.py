@@ -76,15 +76,15 @@ class OffPolicyConfig(RunConfig):
     lookahead_steps: int
     """Steps of real rewards and costs in a target, before the critics' estimate of the rest."""
     noiseless_every: int | None
-    """One episode in so many is played without noise, by the policy that is evaluated and saved, so
-    that the multiplier sees what that policy costs. Not while episodes end before half of their
-    time: who still falls needs to explore. None: none is."""
+    """Every n-th episode is played without noise, by the policy that is evaluated and saved, so
+    that the multiplier sees its cost. Not while episodes end before half their time: an agent that
+    still falls must explore. None: never."""
     closeness_rates: tuple[float, ...]
     """For each rate k, networks are also given 3 exp(-k (1 - x)) of every entry x that the env says
     is a closeness, so that what lies right ahead has inputs of its own. Empty: they are not."""
     units: Literal["task", "scale-free"]
-    """What the networks learn in: the task's own rewards and costs, or rewards of which the mean
-    size so far, earned at every step, is worth 10, and costs in units of the discounted limit."""
+    """What the networks learn in: the task's own rewards and costs, or rewards scaled so that their
+    mean size so far, at every step, is worth 10, and costs in units of the discounted limit."""
     policy: PolicyConfig
     reward_critic: RewardCriticConfig
     cost_critic: CostCriticConfig
@@ -151,8 +151,8 @@ class OnPolicyConfig(RunConfig):
     num_envs: int
     """Environments stepped side by side."""
     worker_processes: int
-    """Processes the environments are spread over; 0: all in the training process. The numbers do
-    not depend on it."""
+    """Processes the environments are spread over; 0: all in the training process. Results do not
+    depend on it."""
     policy_update: Literal["clipped", "trust-region"]
     """PPO's surrogate, or CPO's constrained step."""
     passes: int

@@ -70,7 +70,9 @@ def play(envs: Sequence[SafeEnv], predict: Predict, seeds: Sequence[int]) -> Ite
             if transition.ends_episode:
                 start_next(lane)
             elif lengths[lane] >= (horizon := envs[lane].spec.horizon):
-                raise EnvFailed(f"an episode continues after the {horizon:,} steps that it states")
+                raise EnvFailed(
+                    f"an episode continues after the {horizon:,} steps of the env's spec"
+                )
 
 
 class Lanes:

@@ -25,6 +25,8 @@ class FinishedRun(NamedTuple):
     """The final evaluation of one run."""
 
     seed: int
+    steps: int
+    """After which it took place: fewer than the run's own where a callback has ended it."""
     returns: np.ndarray
     costs: np.ndarray
     summary: dict[str, Any]
@@ -57,6 +59,11 @@ class GroupResult(NamedTuple):
     steps_per_second: float | None
 
     @property
+    def steps(self) -> int:
+        """The step that every finished run has reached."""
+        return min(run.steps for run in self.finished)
+
+    @property
     def safe(self) -> bool:
         """Whether the mean cost keeps the limit, as in the paper's Table 1."""
         return self.cost.mean <= self.group.config.cost_limit
@@ -83,7 +90,10 @@ def finished_runs(group: Group) -> tuple[FinishedRun, ...]:
                     f"{run.path}: its final evaluation has a return or cost that is not finite"
                 )
             summary = summarise(episodes, config.cost_limit, config.tail_fraction)
-            finished.append(FinishedRun(config.seed, episodes.returns, episodes.costs, summary))
+            steps = run.evaluations[-1]["step"]
+            finished.append(
+                FinishedRun(config.seed, steps, episodes.returns, episodes.costs, summary)
+            )
     return tuple(finished)
 
 

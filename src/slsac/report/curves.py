@@ -262,7 +262,7 @@ def require_logged(groups: Sequence[Group], names: Sequence[str]) -> None:
         if name not in known:
             early = "" if columns else "; the rest is logged when an epoch ends, and none has yet"
             raise InvalidInput(
-                f"of names {name!r}; these runs have {', '.join(sorted(known))}{early}"
+                f"--of {name!r} is not logged; these runs have {', '.join(sorted(known))}{early}"
             )
 
 

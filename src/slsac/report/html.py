@@ -77,7 +77,7 @@ def page(summary: Summary) -> str:
         "title": f"slsac: {headline}",
         "headline": headline,
         "lead": "Safe reinforcement learning under a cost limit: what the policies earn, what they "
-        "cost, and how they came to it.",
+        "cost, and how they got there.",
         "table_one": _block(first, "grid"),
         "tables": "".join(
             f"<h3>{html.escape(title)}</h3>{_block(section)}" for title, section in by_title.items()
@@ -188,7 +188,7 @@ def _group(group: Group, result: GroupResult | None) -> dict[str, Any]:
     return {
         "algo": group.algo,
         "settings": group.settings,
-        "steps": config.steps,
+        "steps": result.steps if result else config.steps,
         # On policy the multiplier acts from the start.
         "acts_from": config.multiplier_warmup_steps
         if isinstance(config, OffPolicyConfig)

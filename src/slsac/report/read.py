@@ -78,11 +78,13 @@ def read_run(folder: Path) -> Run:
 
 
 def final_episodes(run: Run) -> Evaluation | None:
-    """The raw episodes of the final evaluation; None while the run has not come to it."""
-    last = run.evaluations[-1] if run.evaluations else {"final": False}
-    if not last["final"] or last["step"] < run.config.steps:
+    """The raw episodes of the final evaluation; None while the run has not reached it.
+
+    A callback may have ended the run before the last of its steps.
+    """
+    if not run.evaluations or not run.evaluations[-1]["final"]:
         return None
-    return from_record(last)
+    return from_record(run.evaluations[-1])
 
 
 def steps_per_second(run: Run) -> float | None:

@@ -29,6 +29,8 @@ from slsac.report.read import (
 
 FORMATS = {".txt": "plain", ".md": "markdown", ".tex": "latex", ".csv": "csv"}
 """What a file's name says about its format."""
+OURS = ("sl-sac-2", "sl-sac")
+"""What other algorithms are compared with: the first that has two seeds."""
 
 
 class Summary(NamedTuple):
@@ -45,10 +47,22 @@ def summarise_runs(paths: Iterable[Path]) -> Summary:
     runs = find_runs(paths)
     groups, notes = group_runs(runs)
     groups.sort(key=_place)
-    unfinished = [str(run.path) for run in runs if final_episodes(run) is None]
-    if unfinished:
-        notes.append(f"without a final evaluation, and not counted: {', '.join(unfinished)}")
-    return Summary(runs, groups, group_results(groups), notes)
+    return Summary(runs, groups, group_results(groups), notes + _notes_on_ends(runs))
+
+
+def _notes_on_ends(runs: Iterable[Run]) -> list[str]:
+    """One on the runs without an end, and one on those that a callback has ended."""
+    open_ended, early = [], []
+    for run in runs:
+        if final_episodes(run) is None:
+            open_ended.append(str(run.path))
+        elif (step := run.evaluations[-1]["step"]) < run.config.steps:
+            early.append(f"{run.path} after {step:,} of {run.config.steps:,} steps")
+    notes = {
+        "without a final evaluation, and not counted": open_ended,
+        "ended early, and counted": early,
+    }
+    return [f"{what}: {', '.join(named)}" for what, named in notes.items() if named]
 
 
 def _place(group: Group) -> tuple[int, str, bool, str, int, str]:
@@ -138,7 +152,7 @@ def table_one(results: Sequence[GroupResult], mark: dict[str, str]) -> Section:
                      "evaluation's episodes. Bold: the highest return among those whose mean cost "
                      "keeps the limit. Grey (Markdown: italics): over the limit.")  # fmt: skip
     if not results:
-        notes.insert(0, "No run has come to its final evaluation yet.")
+        notes.insert(0, "No run has reached its final evaluation yet.")
     return Section("Return / cost", ("task", *columns), rows, tuple(notes))
 
 
@@ -160,7 +174,7 @@ def over_seeds(results: Sequence[GroupResult], mark: dict[str, str]) -> Section:
     ]  # fmt: skip
     notes = ["± is the standard error of the mean over seeds; IQM is the interquartile mean with "
              "its 95 % stratified bootstrap interval. CVaR and the share of episodes over the "
-             "limit are taken of each run and then averaged over seeds."]  # fmt: skip
+             "limit are computed per run and then averaged over seeds."]  # fmt: skip
     if any(len(result.finished) == 1 for result in results):
         notes.append("One seed has no spread over seeds, so nothing is given for it.")
     return Section("Over seeds", header, rows, tuple(notes) if rows else ())
@@ -211,15 +225,15 @@ def against_published(results: Sequence[GroupResult], mark: dict[str, str]) -> S
             ))  # fmt: skip
     notes = ["Published figures are for the whole length (paper: 1,000,000 steps, 5 seeds; "
              "OmniSafe: 1,000,000 steps off policy, 3,000,000 on Humanoid and the navigation "
-             "tasks, and 10,000,000 on policy); a shorter run is shown beside them and not like "
-             "for like."]  # fmt: skip
+             "tasks, and 10,000,000 on policy); a shorter run beside them is not like for "
+             "like."]  # fmt: skip
     return Section("Against published figures", header, rows, tuple(notes) if rows else ())
 
 
 def improvement(results: Sequence[GroupResult], mark: dict[str, str]) -> Section:
-    """Probability that a run of SL-SAC beats one of another algorithm."""
-    columns = algorithms(result.group for result in results)
-    ours = "sl-sac" if "sl-sac" in columns else columns[0] if columns else ""
+    """Probability that a run of ours beats one of another algorithm."""
+    repeated = algorithms(result.group for result in results if len(result.finished) > 1)
+    ours = next((algo for algo in (*OURS, *repeated) if algo in repeated), "")
     rows = []
     for pair in improvements(results, ours):
         low, high = pair.higher_return_interval
@@ -250,7 +264,7 @@ def training_time(results: Sequence[GroupResult], mark: dict[str, str]) -> Secti
                 f"{paper:g}" if paper is not None else "",
             ))  # fmt: skip
     header = ("task", "algorithm", "steps/s", "cores", "hours per 1M steps", "paper's, V100")
-    note = "As the runs went, beside whatever else their machine was doing."
+    note = "As the runs went, with whatever else their machine was doing."
     return Section("Training time", header, rows, (note,) if rows else ())
 
 
@@ -258,11 +272,11 @@ def listing(runs: Sequence[Run], mark: dict[str, str]) -> Section:
     """Every run, with the command that makes it."""
     rows = []
     groups = [group_runs([run])[0][0] for run in runs]
-    finished = [finished_runs(group) for group in groups]
-    summaries = [only[0].summary if only else None for only in finished]
-    extras = [extra_means(summary or {}) for summary in summaries]
+    finished = [next(iter(finished_runs(group)), None) for group in groups]
+    extras = [extra_means(final.summary if final else {}) for final in finished]
     names = tuple(dict.fromkeys(name for means in extras for name in means))
-    for run, group, summary, known in zip(runs, groups, summaries, extras, strict=True):
+    for run, group, final, known in zip(runs, groups, finished, extras, strict=True):
+        summary = final and final.summary
         digits = cost_digits(run.config.cost_limit)
         speed = steps_per_second(run)
         done = run.progress[-1]["step"] if run.progress else 0
@@ -274,7 +288,7 @@ def listing(runs: Sequence[Run], mark: dict[str, str]) -> Section:
         )  # fmt: skip
         texts = (
             run.config.algo, task_label(group, mark), f"{run.config.seed}",
-            f"{run.config.steps if summary else done:,}", *figures,
+            f"{final.steps if final else done:,}", *figures,
             *(number(known[name], 2) if name in known else "" for name in names),
             "" if speed is None else f"{speed:.0f}", _cores(run),
             (run.provenance.get("commit") or "unknown")[:9],
@@ -311,7 +325,7 @@ def as_csv(results: Sequence[GroupResult]) -> str:
     for result in results:
         group, config = result.group, result.group.config
         row: list[object] = [
-            group.env, group.algo, group.settings, group.stale, len(result.finished), config.steps,
+            group.env, group.algo, group.settings, group.stale, len(result.finished), result.steps,
             config.cost_limit, config.tail_fraction, result.safe,
         ]  # fmt: skip
         for name in spreads:

@@ -6,6 +6,7 @@ layers, squashing and bounds. The action is the deterministic one.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from slsac.algorithms.off_policy.policy import TrainedPolicy
 from slsac.config import Config, OnPolicyConfig
 from slsac.errors import Failed, InvalidInput
 from slsac.networks import MLP, NEAR, Normaliser, nearness
+from slsac.runs.layout import write_atomically
 from slsac.runs.policy import TrainedRun, load_learned
 from slsac.types import EnvSpec
 
@@ -41,19 +43,21 @@ class Exported(NamedTuple):
 
 
 def export(run: Path, file: Path) -> Exported:
-    """Writes the newest policy of ``run`` to ``file``, and compares the two."""
+    """Writes the newest policy of ``run`` to ``file``, once the two have been compared."""
     if file.suffix not in FORMATS:
         raise InvalidInput(f"file is {str(file)!r}; its name must end in {' or '.join(FORMATS)}")
     learned = load_learned(run)
     arrays = layers(learned.config, learned.spec, learned.policy)
-    file.parent.mkdir(parents=True, exist_ok=True)
     if file.suffix == ".npz":
-        np.savez(file, **arrays)  # type: ignore[arg-type]
-        play: Play | None = lambda rows: play_arrays(dict(np.load(file)), rows)  # noqa: E731
+        data = _npz(arrays)
+        play: Play | None = lambda rows: play_arrays(dict(np.load(io.BytesIO(data))), rows)  # noqa: E731
     else:
-        _write_onnx(file, arrays, learned)
-        play = _onnx_player(file)
+        data = _onnx(arrays, learned)
+        play = _onnx_player(data)
     error = None if play is None else _compare(play, learned, arrays)
+    # Not before: whoever finds a file takes it for the policy.
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, data)
     return Exported(learned.spec.observation_size, learned.spec.action_size, error)
 
 
@@ -126,11 +130,20 @@ def _compare(play: Play, learned: TrainedRun, arrays: dict[str, np.ndarray]) -> 
     differences = np.abs(play(rows) - expected)
     differences = np.maximum(differences, np.abs(play(rows[:1]) - expected[:1]))
     if not (differences <= TOLERANCE * (1e-6 + arrays["scale"])).all():
-        raise Failed(f"the exported policy differs from the run's by {differences.max():.2g}")
+        raise Failed(
+            f"the exported policy differs from the run's by {differences.max():.2g}; no file was "
+            "written"
+        )
     return float(differences.max())
 
 
-def _write_onnx(file: Path, arrays: dict[str, np.ndarray], learned: TrainedRun) -> None:
+def _npz(arrays: dict[str, np.ndarray]) -> bytes:
+    data = io.BytesIO()
+    np.savez(data, **arrays)  # type: ignore[arg-type]
+    return data.getvalue()
+
+
+def _onnx(arrays: dict[str, np.ndarray], learned: TrainedRun) -> bytes:
     try:
         import onnx
         from onnx import TensorProto, helper, numpy_helper
@@ -201,7 +214,7 @@ def _write_onnx(file: Path, arrays: dict[str, np.ndarray], learned: TrainedRun) 
     }
     helper.set_model_props(model, facts)
     onnx.checker.check_model(model, full_check=True)
-    onnx.save(model, str(file))
+    return bytes(model.SerializeToString())
 
 
 def _with_nearness(add: Callable[..., str], x: str, arrays: dict[str, np.ndarray]) -> str:
@@ -217,11 +230,11 @@ def _with_nearness(add: Callable[..., str], x: str, arrays: dict[str, np.ndarray
     return x
 
 
-def _onnx_player(file: Path) -> Play | None:
-    """Plays an ONNX file; None where there is no onnxruntime."""
+def _onnx_player(data: bytes) -> Play | None:
+    """Plays an ONNX file's content; None where there is no onnxruntime."""
     try:
         import onnxruntime
     except ImportError:
         return None
-    session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     return lambda rows: session.run(["action"], {"observation": rows})[0]

@@ -41,7 +41,7 @@ def _evaluation(value: Any, name: str) -> None:
     )(value, name)
     episodes = len(value["returns"])
     if episodes == 0:
-        raise Misfit("returns is []; it must have an episode or more")
+        raise Misfit("returns is []; it must have at least one episode")
     for field, items in value.items():
         if isinstance(items, list):
             list_of(figure, episodes)(items, field)
@@ -72,7 +72,7 @@ class RunLog:
         paths = {self._run / name: offsets.get(_key(name), 0) for name in LOGS}
         for path, offset in paths.items():  # all of them before the first is changed
             if path.exists() and not path.is_file():
-                raise RunDamaged(f"{path} is no file")
+                raise RunDamaged(f"{path} is not a file")
             size = path.stat().st_size if path.exists() else 0
             if size < offset:
                 raise RunDamaged(

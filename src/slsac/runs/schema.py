@@ -39,7 +39,7 @@ def parse_json(data: bytes, check: Check, name: str = "it") -> Any:
     try:
         value = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise Misfit(f"{name} is no JSON: {brief(str(error), quoted=False)}") from None
+        raise Misfit(f"{name} is not JSON: {brief(str(error), quoted=False)}") from None
     require_modest(value)
     check(value, name)
     return value
@@ -51,7 +51,7 @@ def parse_tensors(data: bytes) -> dict[str, np.ndarray]:
         return load_safetensors(data)
     except (SafetensorError, KeyError, ValueError, TypeError, OverflowError) as error:
         reason = brief(str(error), quoted=False)
-        raise Misfit(f"it is no safetensors file of numpy's types: {reason}") from None
+        raise Misfit(f"it is not a safetensors file of numpy types: {reason}") from None
 
 
 def require_modest(value: Any) -> None:
@@ -80,7 +80,7 @@ def anything(value: Any, name: str) -> None:
 
 def nothing(value: Any, name: str) -> None:
     """Fits never: for fields that must not be there."""
-    raise Misfit(f"{name} is no field of it")
+    raise Misfit(f"{name} is not a field of it")
 
 
 def number(value: Any, name: str) -> None:

@@ -32,7 +32,7 @@ def tree_from(tensors: dict[str, np.ndarray], like: Tree, source: Path) -> Tree:
         wanted = (np.shape(leaf), np.dtype(leaf.dtype))
         seen = (tensors[name].shape, tensors[name].dtype) if name in tensors else "missing"
         if seen != wanted:
-            raise RunDamaged(f"{source}: {name} is {seen}, its config asks for {wanted}")
+            raise RunDamaged(f"{source}: {name} is {seen}; its config asks for {wanted}")
         arrays.append(jax.numpy.array(tensors[name]))
     return jax.tree_util.tree_unflatten(structure, arrays)
 

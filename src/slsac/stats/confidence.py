@@ -105,7 +105,8 @@ def at_least_seen(largest_cost: float, seen: float) -> float:
     # Rounding makes a sum of 200 costs of 0.1 exceed 200 * 0.1, and it is a legal cost.
     if not seen <= largest_cost * (1.0 + 1e-9):
         raise InvalidInput(
-            f"largest_cost is {largest_cost:g}; it must be at least {seen:g}, a cost seen"
+            f"largest_cost is {largest_cost:g}; it must be at least {seen:g}, which was seen: "
+            "raise max_step_cost"
         )
     return max(largest_cost, float(seen))
 

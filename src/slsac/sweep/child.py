@@ -104,7 +104,7 @@ def require_same_source(source: str) -> None:
     if source_digest() != source:
         raise InvalidInput(
             f"slsac's source is {source_digest()} on {os.uname().nodename}; it must be {source}, "
-            "which the sweep was started from (--inexact: continue all the same)"
+            "which the sweep was started from (--inexact: continue anyway)"
         )
 
 

@@ -121,7 +121,7 @@ def describe(
         durations.append((steps - step) / speed.steps_per_second)
         lines.append(
             f"{name:<{width}}  {begin}; {duration(durations[-1])} at "
-            f"{speed.steps_per_second:.0f} steps/s (median of {speed.runs}, as {speed.source})"
+            f"{speed.steps_per_second:.0f} steps/s (median of {speed.runs}, like {speed.source})"
         )
     left = len(durations) + unknown
     total = f"{len(schedule)} trials, {left} to run, {cores} core(s) each, {workers} at once"

@@ -68,7 +68,7 @@ def start(
     if changed and not inexact:
         raise InvalidInput(
             f"--from {source} cannot be continued exactly here ({'; '.join(changed)}); pass "
-            "--inexact to continue all the same"
+            "--inexact to continue anyway"
         )
     shared = _shared_checkpoint(config, theirs, source)
     begun = multipliers.of_run(config, spec.horizon).init()
@@ -146,7 +146,7 @@ def _shared_checkpoint(
     except checkpoint.Damaged as error:
         raise InvalidInput(f"--from {source}: its checkpoint is damaged: {error}") from None
     if shared.facts.get("run") != config_file.read_identity(source).run:
-        raise InvalidInput(f"--from {source}: {shared.path} is of another run")
+        raise InvalidInput(f"--from {source}: {shared.path} belongs to another run")
     missing = {"step", "multiplier", "log_offsets"} - shared.facts.keys()
     if missing:
         raise InvalidInput(f"--from {source}: {shared.path} lacks {', '.join(sorted(missing))}")

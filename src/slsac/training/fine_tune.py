@@ -123,8 +123,7 @@ def _require_same_meaning(config: Config, theirs: Config, spec: EnvSpec, source:
     if changed:
         name, (ours, there) = next(iter(changed.items()))
         raise InvalidInput(
-            f"{name} is {ours}; --init {source} learned with {there}, and its networks mean "
-            "something else otherwise"
+            f"{name} is {ours}; --init {source} learned with {there}, which the new run must keep"
         )
 
 
@@ -138,7 +137,7 @@ def _newest_checkpoint(source: Path) -> checkpoint.Checkpoint:
 
     def require_its_own(saved: checkpoint.Checkpoint) -> None:
         if recorded not in (None, saved.facts.get("run")) or "step" not in saved.facts:
-            raise checkpoint.Damaged(f"{saved.path} is of another run")
+            raise checkpoint.Damaged(f"{saved.path} belongs to another run")
 
     try:
         return checkpoint.load_newest(source / CHECKPOINTS, require_its_own)[0]

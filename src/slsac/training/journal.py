@@ -90,9 +90,9 @@ class Journal:
         if truncated and length < horizon and not self._said_short:
             self._said_short = True
             self.display.note(
-                f"an episode was cut off after {length:,} steps; limits and bounds take one "
-                f"to last {horizon:,}; if none lasts longer, state it: "
-                f"max_episode_steps of the env, or make_env(env, horizon={length})"
+                f"an episode was cut off after {length:,} steps; limits and bounds assume "
+                f"{horizon:,}; if none lasts longer, set max_episode_steps of the env, or "
+                f"make_env(env, horizon={length})"
             )
         line = {"step": step, "return": total_return, "cost": cost, "length": length, **extras}
         self.log.write(EPISODES, line)

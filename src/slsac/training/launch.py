@@ -141,7 +141,7 @@ def start(
     Args:
         env: an environment object or factory to use in place of the id that ``config`` names.
         together: how many seeds learn in one update; see `slsac.training.cohort`.
-        env_timeout: seconds that a call of an environment may take; they then get processes.
+        env_timeout: seconds that a call of an environment may take; each then gets its own process.
         origin: another run that this one begins with; see `slsac.training.fine_tune`.
     """
     require_free(run, overwrite=overwrite)
@@ -337,7 +337,7 @@ def resume(
     if changed and not inexact:
         raise InvalidInput(
             f"run {str(run)!r} cannot be repeated exactly here ({'; '.join(changed)}); "
-            "pass --inexact (inexact=True) to continue all the same"
+            "pass --inexact (inexact=True) to continue anyway"
         )
     if steps is not None:
         config = config_file.with_steps(config, steps, begun=reached_step(run) > 0)
@@ -374,10 +374,10 @@ def _refuse_links(run: Path) -> None:
 
 
 def changes_by_hand(run: Path) -> list[str]:
-    """What the config of ``run`` says against its being as slsac wrote it."""
+    """Signs that the config of ``run`` is not as slsac wrote it."""
     identity = config_file.read_identity(run)
     if identity.run is None:
-        return [f"{CONFIG} has no identity: it is of an older version, or was changed by hand"]
+        return [f"{CONFIG} has no identity: it is from an older version, or was changed by hand"]
     return [f"{CONFIG} was changed by hand"] if identity.edited else []
 
 

@@ -218,14 +218,14 @@ class OffPolicyTrainer:
         if steps <= warmup:
             return (
                 f"learning would begin after {warmup:,} steps of {actions}, so nothing is "
-                f"learned in {steps:,} (--warmup-steps)"
+                f"learned in {steps:,} (lower --warmup-steps)"
             )
         text = f"learning begins after {warmup:,} steps of {actions}; "
         if rest < steps:
             return text + f"the multiplier acts after {rest:,} steps"
         return text + (
             f"the multiplier would act after {rest:,} steps, so nothing holds this run of "
-            f"{steps:,} to its cost limit (--multiplier-warmup-steps)"
+            f"{steps:,} to its cost limit (lower --multiplier-warmup-steps)"
         )
 
     def join(self, learner: Learner, place: int) -> None:

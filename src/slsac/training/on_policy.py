@@ -146,7 +146,7 @@ class OnPolicyTrainer:
         )
         if config.steps >= config.steps_per_epoch:
             return text
-        return f"{text}, so nothing is learned in {config.steps:,} steps (--steps-per-epoch)"
+        return f"{text}, so nothing is learned in {config.steps:,} steps (lower --steps-per-epoch)"
 
     def advance(self, until: int) -> None:
         """Trains up to step ``until``, writing logs, evaluations and checkpoints on the way.

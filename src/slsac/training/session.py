@@ -19,7 +19,7 @@ from slsac.envs.play import Lanes, Predict
 from slsac.errors import InvalidInput, RunDamaged
 from slsac.evaluate import evaluate
 from slsac.runs import checkpoint, config_file, identity
-from slsac.runs.layout import CHECKPOINTS, POLICY
+from slsac.runs.layout import CHECKPOINTS, POLICY, STATE_FACTS
 from slsac.runs.lock import RunLock
 from slsac.runs.steps import logged_step, reached_step
 from slsac.runs.tensors import save_tensors, tensors_of, tree_from
@@ -82,7 +82,9 @@ def facts_that_fit(saved: checkpoint.Checkpoint) -> Iterator[None]:
         yield
     except (LookupError, TypeError, ValueError, ArithmeticError) as error:
         reason = f"{type(error).__name__} {error}"
-        raise RunDamaged(f"{saved.path}: its facts do not fit this run: {reason}") from None
+        raise RunDamaged(
+            f"{saved.path}: its {STATE_FACTS} does not fit this run: {reason}"
+        ) from None
 
 
 class Mark(NamedTuple):
@@ -254,7 +256,7 @@ class Session:
     def _require_ours(self, saved: checkpoint.Checkpoint) -> None:
         """Raise `checkpoint.Damaged` unless ``saved`` is a checkpoint of this run and its step."""
         if self._recorded_identity not in (None, saved.facts.get("run")):
-            raise checkpoint.Damaged(f"{saved.path} is of another run")
+            raise checkpoint.Damaged(f"{saved.path} belongs to another run")
         name, step = saved.path.name, saved.facts.get("step")
         if step is None or (name != checkpoint.LAST and step != checkpoint.step_of(name)):
             raise checkpoint.Damaged(f"{saved.path} holds step {saved.facts.get('step')}")

@@ -91,7 +91,7 @@ class AgentConfig(NamedTuple):
     observation_clip: float
     closeness_rates: tuple[float, ...]
     allowance: float
-    """Cost-to-go, in units of the limit, up to which a state is within it."""
+    """Cost-to-go, in units of the limit, above which a state is over it."""
 
 
 def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:
@@ -272,7 +272,7 @@ def _build(config: AgentConfig, spec: EnvSpec) -> OffPolicyAgent:
         action_key: jax.Array,
         fraction_key: jax.Array,
     ) -> tuple[jax.Array, Metrics]:
-        """mean[alpha log pi - Q + price CVaR], over 1 + lambda if so configured."""
+        """mean[alpha log pi - Q + price * charge], over 1 + lambda if so configured."""
         action, log_prob = head.sample(policy, batch.observation, action_key)
         value = reward.aggregate(reward.values(state.reward_critics, batch.observation, action))
         charge = cost.charge(state.cost_critic, batch.observation, action, fraction_key)

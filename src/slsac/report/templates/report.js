@@ -182,7 +182,7 @@ function ceiling(groups, pick) {
 function lineChart(id, { title, pick, points, limit, floor, log = false, digits = 1, missing, spikes = false, starts }) {
   const card = byId(id);
   const groups = visible().filter((group) => pick(group) && pick(group).mean.some((value) => value !== null));
-  if (!groups.length) return empty(card, title, missing || "Nothing to draw: no algorithm is selected that has it.");
+  if (!groups.length) return empty(card, title, missing || "Nothing to draw: no selected algorithm has it.");
   const means = groups.flatMap((group) => pick(group).mean.concat(points ? points(group).mean : []));
   if (means.some((value) => value < 0)) [floor, log] = [undefined, false]; // signed costs
   const most = spikes && !log ? ceiling(groups, pick) : Infinity;
@@ -333,7 +333,7 @@ function hover(card, drawing, { box, toX, width, groups, pick, points, digits })
 function scatter(id, { title, aside, cost, name }) {
   const card = byId(id);
   const groups = compared();
-  if (!groups.length) return empty(card, title, "No selected run has come to its final evaluation.");
+  if (!groups.length) return empty(card, title, "No selected run has reached its final evaluation.");
   const runs = groups.flatMap((group) => group.runs);
   const least = Math.min(0, ...runs.map(cost));
   const [, high] = extent(runs.map(cost).concat(panel.limit * 1.3), least);
@@ -375,7 +375,7 @@ function histograms() {
   const groups = visible().filter((group) => group.costs.length);
   byId("histogram-note").textContent = groups.length
     ? `Share of deterministic episodes by cost, all seeds together. Dashed: the limit. Solid: CVaR, the mean cost of each run's worst ${worst(groups)} of episodes.`
-    : "No selected run has come to its final evaluation.";
+    : "No selected run has reached its final evaluation.";
   byId("histograms").replaceChildren(...groups.map(() => element("div", { class: "card" })));
   const top = Math.max(panel.limit * 1.25, ...groups.map((group) => Math.max(...group.costs) * 1.02), 1e-9);
   const start = Math.min(0, ...groups.map((group) => Math.min(...group.costs)));
@@ -413,7 +413,7 @@ function calibration() {
   const found = visible().flatMap((group) => group.calibration.map((one) => ({ algo: group.algo, ...one })));
   const place = byId("calibration");
   if (!found.length) {
-    place.replaceChildren(element("p", { class: "note" }, "The cost critic of none of the runs shown has been compared with what episodes cost; `slsac certify RUN` does it where it can."));
+    place.replaceChildren(element("p", { class: "note" }, "None of the runs shown has had its cost critic compared with what episodes cost; `slsac certify RUN` does it where it can."));
     return;
   }
   place.replaceChildren(
@@ -466,7 +466,7 @@ function draw() {
   scatter("tradeoff", { title: "Return against mean cost", aside, cost: (one) => one.cost, name: "mean cost of an episode" });
   scatter("tail", { title: "Return against the tail", aside, cost: (one) => one.cvar, name: "CVaR of cost" });
   byId("curves-note").textContent = `Lines: training episodes, mean over the last ${panel.window_steps.map((steps) => steps.toLocaleString("en")).join(" / ")} steps, then over seeds; bands: standard deviation over seeds (one seed has none). Marks: deterministic evaluations.`;
-  const unlogged = visible().length ? "Nothing yet: it is logged when an epoch ends, and no run shown has come to that." : undefined;
+  const unlogged = visible().length ? "Nothing yet: it is logged when an epoch ends, and no run shown has reached that." : undefined;
   lineChart("return", { title: "Return of an episode", pick: (group) => group.curves.return, points: (group) => group.evaluations.return });
   lineChart("cost", { title: "Cost of an episode", pick: (group) => group.curves.cost, points: (group) => group.evaluations.cost, limit: panel.limit, digits: panel.cost_digits, floor: 0, log: logarithmic });
   lineChart("multiplier", { title: "Multiplier λ", pick: (group) => group.multiplier, floor: 0, log: logarithmic, digits: 3, spikes: true, starts: (group) => group.acts_from, missing: unlogged });

@@ -1,6 +1,7 @@
-"""Kills runs by SIGKILL at random moments, resumes them, and compares them with undisturbed ones.
+"""Kills runs at random moments, resumes them, and compares them with undisturbed ones.
 
     taskset -c 0 python benchmarks/soak.py --kills 100 --out soak.json
+    taskset -c 0 python benchmarks/soak.py --kills 40 --only run --signals KILL TERM INT
 
 Subjects: a run with full-size networks, a run that branches off another, a sweep, and seeds that
 learn together. All bytes are compared. Seeds that learned together are resumed one by one, which
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -38,6 +40,8 @@ SETTINGS = {
 TINY = {"policy.hidden": "16,16", "reward_critic.hidden": "16,16", "cost_critic.hidden": "16,16"}
 IN_VAIN = 0.3
 """Share of lives that are ended before they can reach a checkpoint, most of them while starting."""
+SIGNALS = [signal.SIGKILL]
+"""What ends a life; `main` may choose others."""
 
 
 def flags(settings: dict[str, Any]) -> list[str]:
@@ -94,7 +98,7 @@ def kill_often(
         if process.poll() is not None:
             finish(process)
             return number
-        process.kill()
+        process.send_signal(moments.choice(SIGNALS))
         process.communicate()
     finish(slsac(*(proceed if any((run / CONFIG).exists() for run in runs) else begin)))
     return kills
@@ -186,11 +190,13 @@ def main() -> None:
     parser.add_argument("--others", type=int, default=10, help="of each other subject")
     parser.add_argument("--only", nargs="+", choices=SUBJECTS, default=list(SUBJECTS))
     parser.add_argument("--tiny", action="store_true", help="small networks, to try this out")
+    parser.add_argument("--signals", nargs="+", choices=("KILL", "TERM", "INT"), default=["KILL"])
     parser.add_argument("--seed", type=int, default=0, help="of the moments")
     parser.add_argument("--keep", type=Path, help="work in this folder and keep it")
     parser.add_argument("--out", type=Path, help="write what was found here, as JSON")
     options = parser.parse_args()
     settings = SETTINGS | (TINY if options.tiny else {})
+    SIGNALS[:] = [signal.Signals[f"SIG{name}"] for name in options.signals]
     found = []
     with tempfile.TemporaryDirectory(prefix="slsac-soak-") as temporary:
         for name in options.only:

@@ -11,6 +11,7 @@ import fcntl
 import json
 import os
 import shlex
+import signal
 import sys
 import tempfile
 import threading
@@ -29,6 +30,8 @@ to release the locks of a machine that died."""
 
 def take_job() -> Job:
     """Read the job from standard input; from then on the process ends with the sweep."""
+    # A trial that is asked to end counts as lost, not as failed: its sweep starts it again.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     job = Job(**json.loads(sys.stdin.buffer.readline()))
     threading.Thread(target=_end_with_the_sweep, daemon=True).start()
     return job

@@ -111,7 +111,10 @@ def test_a_trials_command_line_makes_its_config(tmp_path: Path) -> None:
         ({"algos": ["slsac"]}, "algo 'slsac' does not exist; did you mean sl-sac"),
         ({"envs": ["ProbeChoise-v0"]}, "env 'ProbeChoise-v0' does not exist; did you mean Probe"),
         ({"products": ["tabel"]}, "product 'tabel' does not exist; did you mean table"),
-        ({"overrides": {"all": {}}}, "overrides field 'all' does not exist; did you mean algos"),
+        (
+            {"overrides": {"all": {}}},
+            "overrides field 'all' does not exist; known: algos",
+        ),
         (
             {"overrides": {"algos": {"td3-lag": {}}}},
             "overrides.algos entry 'td3-lag' does not exist",

@@ -288,8 +288,11 @@ class Tuples(Constant):
     [
         (Shaped, r"an observation has shape \(1, 1\); the env's spec states \(1,\)"),
         (Tuples, "step returned a tuple; it must be a slsac.types.Step"),
-        (lambda: Unshaped(action_size=0), "action_size of the env is 0; it must be at least 1"),
-        (lambda: Unshaped(horizon=0), "horizon of the env is 0; it must be at least 1"),
+        (
+            lambda: Unshaped(action_size=0),
+            "action_size of the env is 0; it must be an int of at least 1",
+        ),
+        (lambda: Unshaped(horizon=0), "horizon of the env is 0; it must be an int of at least 1"),
         (lambda: Unshaped(action_low=(np.nan,)), "action_low of the env is .*1 finite numbers"),
         (lambda: Unshaped(action_high=(1.0, 2.0)), "action_high of the env is .*1 finite numbers"),
     ],

@@ -68,7 +68,7 @@ class Units:
         if not self._scale_free:
             return 1.0
         if self._limit > 0.0:
-            return max(self._limit, 0.5 * self._largest_cost)
+            return max(self._limit, 0.05 * self._largest_cost)
         # A limit of 0 is no unit: the value of the mean cost so far, or 1 while none was paid.
         return self._costs / self._steps / (1.0 - self._cost_discount) if self._costs > 0 else 1.0
 

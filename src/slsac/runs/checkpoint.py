@@ -48,6 +48,7 @@ STATE = record(
         "critic_signal": Optional(nullable(number)),
         "tightening": Optional(list_of(list_of(number))),
         "units": Optional(list_of(number, 3)),
+        "largest_cost": Optional(number),
         "discount": Optional(list_of(number, 2)),
         "moments": Optional(
             record({"count": whole, "mean": list_of(number), "squares": list_of(number)})

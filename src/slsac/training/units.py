@@ -46,13 +46,14 @@ class Units:
         self._cost_discount = config.cost_critic.discount
         self._limit = discounted_cost_limit(config.cost_limit, self._cost_discount, horizon)
         self._steps = 0
-        self._reward_sizes = self._costs = 0.0
+        self._reward_sizes = self._costs = self._largest_cost = 0.0
 
     def add(self, reward: float, cost: float) -> None:
         """Takes one step into account."""
         self._steps += 1
         self._reward_sizes += abs(reward)
         self._costs += cost
+        self._largest_cost = max(self._largest_cost, cost)
 
     @property
     def reward(self) -> float:
@@ -67,7 +68,7 @@ class Units:
         if not self._scale_free:
             return 1.0
         if self._limit > 0.0:
-            return self._limit
+            return max(self._limit, 0.05 * self._largest_cost)
         # A limit of 0 is no unit: the value of the mean cost so far, or 1 while none was paid.
         return self._costs / self._steps / (1.0 - self._cost_discount) if self._costs > 0 else 1.0
 
@@ -90,8 +91,9 @@ class Units:
     def facts(self) -> dict[str, Any]:
         if not self._scale_free:
             return {}
-        return {"units": [self._steps, self._reward_sizes, self._costs]}
+        return {"units": [self._steps, self._reward_sizes, self._costs], "largest_cost": self._largest_cost}
 
     def restore(self, facts: Mapping[str, Any]) -> None:
         if self._scale_free:
             self._steps, self._reward_sizes, self._costs = facts["units"]
+            self._largest_cost = facts["largest_cost"]

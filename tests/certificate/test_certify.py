@@ -7,6 +7,7 @@ import io
 import json
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 from slsac import certificate
 from slsac.api import Agent
-from slsac.certificate.certify import costly_steps
+from slsac.certificate.certify import _cost_unit, costly_steps
 from slsac.certificate.contents import (
     Calibration,
     Certificate,
@@ -25,7 +26,7 @@ from slsac.certificate.contents import (
 )
 from slsac.cli import main
 from slsac.config.overrides import with_overrides
-from slsac.config.presets import preset
+from slsac.config.presets import off_policy_preset, preset
 from slsac.envs.play import Lanes
 from slsac.errors import Failed, InvalidInput
 from slsac.runs import layout, policy
@@ -273,3 +274,13 @@ def test_a_new_run_in_its_place_has_no_certificate(trained: Path, tmp_path: Path
     with launch.claimed(run, overwrite=True) as lock:
         lock.release()
     assert [path.name for path in run.iterdir() if not path.name.startswith(".")] == []
+
+
+def test_the_critics_unit_of_cost_is_the_one_that_its_run_had() -> None:
+    config = off_policy_preset("sl-sac-2", "SafetyHopperVelocity-v1")
+    unlimited = replace(config, cost_limit=0.0)
+    # Ten steps that cost 4 in all: the mean cost for ever, discounted.
+    facts = {"units": [10, 5.0, 4.0], "largest_cost": 3.0}
+    worth = 0.4 / (1.0 - config.cost_critic.discount)
+    assert _cost_unit(unlimited, 1_000, facts) == pytest.approx(worth)
+    assert _cost_unit(replace(config, cost_limit=1e-3), 1_000, facts) == 3.0 / 20.0

@@ -100,7 +100,7 @@ def test_an_algorithm_can_be_turned_off_and_on(tab: Page, recorded: Path) -> Non
     for algo in tab.run("data.algorithms.map(a => a.name)"):
         tab.click(f".chip[data-algo='{algo}']")
     assert tab.run("document.querySelectorAll('.card svg').length") == 0
-    assert "no algorithm is selected" in tab.run("document.querySelector('#return').innerText")
+    assert "no selected algorithm has it" in tab.run("document.querySelector('#return').innerText")
     assert tab.problems == []
 
 

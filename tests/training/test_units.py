@@ -96,6 +96,20 @@ def test_units_by_hand() -> None:
     np.testing.assert_allclose(metrics, [units.reward, 1.0, units.cost])
 
 
+def test_no_single_cost_is_worth_more_than_twice_a_steady_reward() -> None:
+    config = small_config("ProbeChoice-v0", units="scale-free", cost_limit=0.1)
+    limit = discounted_cost_limit(0.1, config.cost_critic.discount, 1_000)
+    units = Units(config, 1_000, Discount(config.reward_critic, 1_000))
+    units.add(1.0, 20.0 * limit)
+    assert units.cost == limit
+    units.add(1.0, 8.0)
+    units.add(1.0, 1.0)
+    assert 8.0 / units.cost == 2.0 * STEADY_VALUE
+    restored = Units(config, 1_000, Discount(config.reward_critic, 1_000))
+    restored.restore(units.facts())
+    assert restored.cost == units.cost
+
+
 def test_the_tasks_own_units_leave_everything_alone() -> None:
     config = small_config("ProbeChoice-v0")
     units = Units(config, 10, Discount(config.reward_critic, 10))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -47,10 +47,11 @@ from slsac.runs.layout import CERTIFICATE
 from slsac.runs.policy import TrainedRun, load_learned
 from slsac.runs.schema import Misfit
 from slsac.seeds import Branch, episode_seed, require_seed
-from slsac.stats.bounds import discounted_cost_limit
 from slsac.stats.confidence import at_least_seen, require_confidence
 from slsac.stats.summary import Evaluation, joined, summarise
 from slsac.tasks import family
+from slsac.training.discount import Discount
+from slsac.training.units import Units
 
 TAIL_FRACTIONS = (0.1, 0.05, 0.01)
 """Stated beside the tail fraction of training."""
@@ -208,12 +209,7 @@ def _calibrate(
 ) -> Calibration | NotCalibrated:
     """The cost critic's predictions against fresh episodes with sampled actions."""
     assert isinstance(learned.config, OffPolicyConfig)
-    unit = _cost_unit(learned.config, learned.spec.horizon)
-    if unit is None:
-        return NotCalibrated(
-            "with a limit of 0 only the run knew the critic's unit of cost",
-            learned.policy_sha256,
-        )
+    unit = _cost_unit(learned.config, learned.spec.horizon, learned.facts)
     # The critic learned what the policy costs that learns, not its average.
     sample = jax.jit(cast(OffPolicyAgent, learned.agent).explore)
     seed = episode_seed(protocol.seed, Branch.CERTIFICATE, 2**31)
@@ -243,11 +239,11 @@ def _calibrate(
     )
 
 
-def _cost_unit(config: OffPolicyConfig, horizon: int) -> float | None:
-    """What the cost critic calls 1, in the task's own costs; None where only the run knew it."""
-    if config.units == "task":
-        return 1.0
-    return discounted_cost_limit(config.cost_limit, config.cost_critic.discount, horizon) or None
+def _cost_unit(config: OffPolicyConfig, horizon: int, facts: Mapping[str, Any]) -> float:
+    """What the cost critic calls 1, in the task's own costs, by the facts of its checkpoint."""
+    units = Units(config, horizon, Discount(config.reward_critic, horizon))
+    units.restore(facts)
+    return units.cost
 
 
 def _predict_cost(learned: TrainedRun, unit: float) -> calibration.PredictCost:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,6 +44,8 @@ class TrainedRun(NamedTuple):
     cost_critic: Any | None
     """From the checkpoint that holds the policy. None where there is no such checkpoint, as in a
     recorded run, and on-policy, where the critic values states and not actions."""
+    facts: Mapping[str, Any]
+    """What that checkpoint says beside its arrays."""
 
 
 def load_learned(run: Path) -> TrainedRun:
@@ -57,18 +60,19 @@ def load_learned(run: Path) -> TrainedRun:
     steps_saved = [int(each.facts.get("step", 0)) for each in saved]
     reached = max(checkpoint.newest_step(folder), *steps_saved, 0)
     steps = steps_in_logs(run, config, reached)
-    cost_critic = None
+    cost_critic: Any = None
+    facts: dict[str, Any] = {}
     if isinstance(agent, OffPolicyAgent):
-        cost_critic = _cost_critic_beside(policy, agent, folder, saved)
+        cost_critic, facts = _cost_critic_beside(policy, agent, folder, saved)
     if _version(path) != before:
         raise Failed(f"run {str(run)!r} saved another policy just now; try again")
-    return TrainedRun(config, spec, agent, policy, digest, steps, cost_critic)
+    return TrainedRun(config, spec, agent, policy, digest, steps, cost_critic, facts)
 
 
 def _cost_critic_beside(
     policy: Any, agent: OffPolicyAgent, folder: Path, loaded: list[checkpoint.Checkpoint]
-) -> Any | None:
-    """The cost critic of a checkpoint that holds ``policy``; those ``loaded`` come first."""
+) -> tuple[Any | None, dict[str, Any]]:
+    """Cost critic and facts of a checkpoint that holds ``policy``; those ``loaded`` come first."""
     shapes = _shapes(agent)
     others = [name for name in shapes._fields if name not in ("policy", "cost_critic")]
     like = shapes._replace(**dict.fromkeys(others))
@@ -81,8 +85,9 @@ def _cost_critic_beside(
         held = tensors_of(state.policy)
         if all(np.array_equal(held[name], wanted[name]) for name in wanted):
             critic = tensors_of(state.cost_critic).values()
-            return state.cost_critic if all(np.isfinite(part).all() for part in critic) else None
-    return None
+            finite = all(np.isfinite(part).all() for part in critic)
+            return (state.cost_critic if finite else None), saved.facts
+    return None, {}
 
 
 def _load_readable(path: Path) -> checkpoint.Checkpoint | None:

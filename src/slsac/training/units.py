@@ -2,7 +2,8 @@
 
 Rewards are divided so that earning their mean size so far at every step is worth `STEADY_VALUE`,
 discounted. Costs are divided by the discounted limit, so that an episode which
-spends its limit evenly has a cost-to-go of 1. Multiplying a task's rewards by a power of two, or
+spends its limit evenly has a cost-to-go of 1; where one step can cost many times that, they are
+divided by more. Multiplying a task's rewards by a power of two, or
 its costs and limit, then changes no bit of what is learned.
 """
 
@@ -20,6 +21,11 @@ from slsac.types import Batch
 
 STEADY_VALUE = 10.0
 """Discounted value of earning the mean reward at every step."""
+LARGEST_COST = 20.0
+"""What the largest cost of a step so far is worth at most: twice as much as a steady reward.
+
+Where the limit is one crash in ten long episodes, a crash would otherwise be worth 300.
+"""
 POWERS = {
     "reward_critic_loss": (2, 0),
     "reward_value": (1, 0),
@@ -68,7 +74,7 @@ class Units:
         if not self._scale_free:
             return 1.0
         if self._limit > 0.0:
-            return max(self._limit, 0.05 * self._largest_cost)
+            return max(self._limit, self._largest_cost / LARGEST_COST)
         # A limit of 0 is no unit: the value of the mean cost so far, or 1 while none was paid.
         return self._costs / self._steps / (1.0 - self._cost_discount) if self._costs > 0 else 1.0
 
@@ -91,9 +97,10 @@ class Units:
     def facts(self) -> dict[str, Any]:
         if not self._scale_free:
             return {}
-        return {"units": [self._steps, self._reward_sizes, self._costs], "largest_cost": self._largest_cost}
+        sums = [self._steps, self._reward_sizes, self._costs]
+        return {"units": sums, "largest_cost": self._largest_cost}
 
     def restore(self, facts: Mapping[str, Any]) -> None:
         if self._scale_free:
             self._steps, self._reward_sizes, self._costs = facts["units"]
-            self._largest_cost = facts["largest_cost"]
+            self._largest_cost = facts.get("largest_cost", 0.0)

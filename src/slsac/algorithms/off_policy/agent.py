@@ -91,7 +91,7 @@ class AgentConfig(NamedTuple):
     observation_clip: float
     closeness_rates: tuple[float, ...]
     allowance: float
-    """Cost-to-go, in units of the limit, above which a state is over it."""
+    """Cost-to-go, in the units that are learned in, above which a state is over it."""
 
 
 def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:

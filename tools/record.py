@@ -156,11 +156,11 @@ def task_table(runs: Sequence[Run]) -> str:
     for run, group, summary, means in zip(runs, groups, summaries, reported, strict=True):
         digits = cost_digits(run.config.cost_limit)
         folder = run.path.relative_to(RESULTS)
-        stale = ", stale" if run.stale else ""
+        stale = "stale" if run.stale else ""
         rows.append((
             f"[{run.config.algo}](../../results/{folder})",
             f"{run.config.seed}",
-            without_steps(group.settings) + stale,
+            ", ".join(filter(None, (without_steps(group.settings), stale))),
             f"{run.config.steps:,}",
             f"{summary['return_mean']:,.1f} ± {summary['return_se']:.1f}",
             f"{summary['cost_mean']:.{digits}f} ± {summary['cost_se']:.{digits}f}",

@@ -31,6 +31,7 @@ from slsac.envs.play import Lanes
 from slsac.errors import Failed, InvalidInput
 from slsac.runs import layout, policy
 from slsac.seeds import Branch, episode_seed
+from slsac.stats.bounds import discounted_cost_limit
 from slsac.stats.confidence import cvar_upper_bound, share_upper_bound
 from slsac.stats.tail import empirical_cvar
 from slsac.training import launch
@@ -284,3 +285,7 @@ def test_the_critics_unit_of_cost_is_the_one_that_its_run_had() -> None:
     worth = 0.4 / (1.0 - config.cost_critic.discount)
     assert _cost_unit(unlimited, 1_000, facts) == pytest.approx(worth)
     assert _cost_unit(replace(config, cost_limit=1e-3), 1_000, facts) == 3.0 / 20.0
+    # A final checkpoint of an older version says nothing of units.
+    assert _cost_unit(unlimited, 1_000, {}) is None
+    limit = discounted_cost_limit(25.0, config.cost_critic.discount, 1_000)
+    assert _cost_unit(config, 1_000, {}) == limit

@@ -210,6 +210,11 @@ def _calibrate(
     """The cost critic's predictions against fresh episodes with sampled actions."""
     assert isinstance(learned.config, OffPolicyConfig)
     unit = _cost_unit(learned.config, learned.spec.horizon, learned.facts)
+    if unit is None:
+        return NotCalibrated(
+            "the run is of an older version, which did not save the critic's unit of cost",
+            learned.policy_sha256,
+        )
     # The critic learned what the policy costs that learns, not its average.
     sample = jax.jit(cast(OffPolicyAgent, learned.agent).explore)
     seed = episode_seed(protocol.seed, Branch.CERTIFICATE, 2**31)
@@ -239,10 +244,17 @@ def _calibrate(
     )
 
 
-def _cost_unit(config: OffPolicyConfig, horizon: int, facts: Mapping[str, Any]) -> float:
-    """What the cost critic calls 1, in the task's own costs, by the facts of its checkpoint."""
+def _cost_unit(config: OffPolicyConfig, horizon: int, facts: Mapping[str, Any]) -> float | None:
+    """What the cost critic calls 1, in the task's own costs, by the facts of its checkpoint.
+
+    Final checkpoints of older versions do not say it. It was the limit then, and is unknown (None)
+    where that is 0.
+    """
     units = Units(config, horizon, Discount(config.reward_critic, horizon))
-    units.restore(facts)
+    if "units" in facts:
+        units.restore(facts)
+    elif config.units == "scale-free" and config.cost_limit == 0.0:
+        return None
     return units.cost
 
 

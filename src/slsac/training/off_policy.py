@@ -355,7 +355,7 @@ class OffPolicyTrainer:
 
     def save_final(self) -> None:
         """Writes the present state, which may be in the middle of an episode, to predict with."""
-        self.session.save_final(self.state)
+        self.session.save_final(self.state, self.units.facts())
 
     def save_checkpoint(self) -> None:
         """Writes a checkpoint; only between episodes."""

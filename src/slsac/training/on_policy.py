@@ -272,7 +272,7 @@ class OnPolicyTrainer:
 
     def save_final(self) -> None:
         """Writes the present state, which may be in the middle of an epoch, to predict with."""
-        self.session.save_final(self.state)
+        self.session.save_final(self.state, {})
 
     def save_checkpoint(self) -> None:
         """Writes a checkpoint; only between epochs."""

@@ -211,13 +211,18 @@ class Session:
                 self.save_last()
             raise
 
-    def save_final(self, state: Any) -> None:
-        """Writes the present state and policy, to predict with, and what to continue from."""
+    def save_final(self, state: Any, units: Mapping[str, Any]) -> None:
+        """Writes the present state and policy, to predict with, and what to continue from.
+
+        Args:
+            units: the facts of what the state calls a reward and a cost of 1.
+        """
         self.save_last()
         facts = {
             "run": self.identity,
             "step": self.clock.step,
             "multiplier": self.lagrangian.state,
+            **units,
         }
         checkpoint.write(self.run / CHECKPOINTS, checkpoint.FINAL, tensors_of(state), facts)
         self._save_policy(state)

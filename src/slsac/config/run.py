@@ -84,7 +84,8 @@ class OffPolicyConfig(RunConfig):
     is a closeness, so that what lies right ahead has inputs of its own. Empty: they are not."""
     units: Literal["task", "scale-free"]
     """What the networks learn in: the task's own rewards and costs, or rewards scaled so that their
-    mean size so far, at every step, is worth 10, and costs in units of the discounted limit."""
+    mean size so far, at every step, is worth 10, and costs in units of the discounted limit,
+    or of a twentieth of the largest cost of a step so far where that is more."""
     policy: PolicyConfig
     reward_critic: RewardCriticConfig
     cost_critic: CostCriticConfig

@@ -21,7 +21,7 @@ from slsac.types import Batch
 
 STEADY_VALUE = 10.0
 """Discounted value of earning the mean reward at every step."""
-LARGEST_COST = 20.0
+LARGEST_COST = 2.0 * STEADY_VALUE
 """What the largest cost of a step so far is worth at most: twice as much as a steady reward.
 
 Where the limit is one crash in ten long episodes, a crash would otherwise be worth 300.

@@ -31,7 +31,8 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
 PICTURES = ROOT / "docs" / "pictures"
 GROUND, INK, FAINT = "#ffffff", "#24292f", "#8b949e"
-STYLE = {
+# Any: matplotlib types the keys of a style as a list of every one that it knows.
+STYLE: Any = {
     "font.size": 9, "axes.titlesize": 10, "axes.titlelocation": "left", "axes.titleweight": "bold",
     "text.color": INK, "axes.labelcolor": INK, "axes.edgecolor": FAINT, "xtick.color": INK,
     "ytick.color": INK, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
@@ -184,7 +185,7 @@ def tail_of_costs() -> Figure:
     figure = Figure(figsize=(7, 3), layout="constrained")
     axis = figure.subplots()
     axis.hist(
-        [costs[:worse], costs[worse:]], np.arange(0, costs.max() + 4, 4), stacked=True,
+        [costs[:worse], costs[worse:]], list(range(0, int(costs.max()) + 4, 4)), stacked=True,
         color=[FAINT, COLOURS["sl-sac"]], label=["better half", "worse half; its mean is CVaR"],
     )  # fmt: skip
     for value, label, side in (

@@ -67,7 +67,7 @@ def rows(results: Sequence[GroupResult]) -> list[tuple[str, ...]]:
         for entry in results
         if follows_the_paper(entry.group)
     }
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for env in TASK_ORDER:
         paper, ours = reference(THEIRS, env), known.get((env, OURS))
         assert paper is not None
@@ -107,7 +107,7 @@ def short_rows(results: Sequence[GroupResult]) -> list[tuple[str, ...]]:
         for entry in results
         if entry.group.algo == OURS and follows_the_paper(entry.group)
     }
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for env in TASK_ORDER:
         paper, entry = reference(THEIRS, env), ours.get(env)
         if paper is None or entry is None:

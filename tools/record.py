@@ -20,7 +20,7 @@ from pathlib import Path
 
 from slsac.certificate.contents import Calibration, NotCalibrated, QuantileError, from_json
 from slsac.errors import InvalidInput
-from slsac.formatting import cost_digits, extra_means, percent
+from slsac.formatting import cost_digits, extra_means, number, percent
 from slsac.report.aggregate import GroupResult, finished_runs
 from slsac.report.published import reference
 from slsac.report.read import Run, command, group_runs
@@ -189,10 +189,8 @@ def certificate_table() -> str:
     for path in sorted(RESULTS.rglob(layout.CERTIFICATE)):
         certificate = from_json(path.read_text())
         run, cvar = certificate.run, certificate.statements.cvar[0]
-        bounds = [
-            "none" if bound is None else f"{bound:.1f}"
-            for bound in (cvar.lower_bound, cvar.upper_bound)
-        ]
+        low = number(cvar.lower_bound, 1, towards="down")
+        high = number(cvar.upper_bound, 1, towards="up")
         page = path.with_suffix(".html").relative_to(ROOT)
         title = f"{run.algo} on {figures.short_name(run.env)}, seed {run.seed}"
         group = path.relative_to(RESULTS).parts[:-4]
@@ -200,9 +198,9 @@ def certificate_table() -> str:
         rows.append((
             f"[{title}](../../{page})",
             f"{run.steps:,}",
-            percent(certificate.statements.violation.upper_bound),
+            percent(certificate.statements.violation.upper_bound, towards="up"),
             f"{cvar.estimate:.1f}",
-            " to ".join(bounds),
+            f"{low} to {high}",
             certificate.verdict.outcome.replace("broken", "not kept"),
             critic_error(certificate.calibration),
         ))  # fmt: skip

@@ -17,20 +17,26 @@ HEADER = ("task, steps", "algorithm", "return", "cost", "CVaR", "episodes over t
           "training episodes over the limit", "cost of a training episode", "hours")  # fmt: skip
 
 
+def folder(run: Run, results: Path) -> str:
+    """The first folder below results/."""
+    return run.path.relative_to(results).parts[0]
+
+
+def after_equal_steps(run: Run, results: Path = RESULTS) -> bool:
+    """Whether a run was recorded to stand beside SL-SAC 2."""
+    return folder(run, results) == FOLDER
+
+
 def rows(runs: Sequence[Run], results: Path = RESULTS) -> list[tuple[str, ...]]:
     """Every task that a baseline was run on: first SL-SAC 2, then the baselines."""
-
-    def of_folder(run: Run, *names: str) -> bool:
-        return run.path.relative_to(results).parts[: len(names)] == names
-
     ours = {
         (run.config.env, run.config.steps): run
         for run in runs
-        if run.config.seed == 0 and of_folder(run, OURS)
+        if run.config.seed == 0 and folder(run, results) == OURS
     }
     order = {algo: number for number, algo in enumerate(ALGORITHM_ORDER)}
     baselines = sorted(
-        (run for run in runs if of_folder(run, FOLDER)),
+        (run for run in runs if after_equal_steps(run, results)),
         key=lambda run: (TASK_ORDER.index(run.config.env), order[run.config.algo]),
     )
     lines, shown = [], set()

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from slsac.report.aggregate import GroupResult
 from slsac.report.published import ALGORITHM_ORDER, TASK_ORDER, Reference, reference
 from slsac.report.read import Run
+from tools.beside import after_equal_steps
 from tools.figures import follows_the_paper, short_name
 
 OURS, THEIRS = "sl-sac-2", "sl-sac"
@@ -72,11 +73,7 @@ def rows(results: Sequence[GroupResult]) -> list[tuple[str, ...]]:
         paper, ours = reference(THEIRS, env), known.get((env, OURS))
         assert paper is not None
         wanted, best = paper.episode_return, best_safe(env, 25.0)
-        baselines = [
-            known[env, algo] for algo in ALGORITHM_ORDER if algo != THEIRS and (env, algo) in known
-        ]
-        safe = [entry for entry in baselines if entry.safe]
-        baseline = max(safe, key=lambda entry: entry.episode_return.mean, default=None)
+        baseline = best_baseline(env, results)
         lines.append((
             short_name(env),
             f"{paper.episode_return:,g} / {paper.cost:g}",
@@ -88,6 +85,20 @@ def rows(results: Sequence[GroupResult]) -> list[tuple[str, ...]]:
             until_held(ours, wanted) if ours else "",
         ))  # fmt: skip
     return lines
+
+
+def best_baseline(env: str, results: Sequence[GroupResult]) -> GroupResult | None:
+    """The safe baseline with the highest return, of the presets' runs and of those after equal
+    steps."""
+    safe = [
+        entry
+        for entry in results
+        if entry.group.env == env
+        and entry.group.algo not in (OURS, THEIRS)
+        and entry.safe
+        and (follows_the_paper(entry.group) or after_equal_steps(entry.group.runs[0]))
+    ]
+    return max(safe, key=lambda entry: entry.episode_return.mean, default=None)
 
 
 def until_held(entry: GroupResult, wanted: float) -> str:

@@ -76,6 +76,14 @@ def test_an_episode_cut_off_early_does_not_count() -> None:
     assert len(made.rows) == 1
 
 
+def test_a_critic_that_continues_after_the_end_is_not_held_to_an_episode_that_ended() -> None:
+    made = tightening(cost_critic__after_termination="continued")
+    play(made, [9.0], terminated=True)
+    assert made.rows == []
+    play(made, [1.0] + [0.0] * 6, terminated=True)
+    assert len(made.rows) == 1
+
+
 def test_off_it_remembers_nothing() -> None:
     made = tightening(multiplier__tighten=False)
     for _ in range(3):

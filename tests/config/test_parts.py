@@ -158,6 +158,14 @@ def test_a_part_that_is_made_directly_checks_its_choices_too() -> None:
             "multiplier.minimum is -1.0; it must be above -1 where "
             "policy.normalise_by_multiplier is true",
         ),
+        (
+            "ppo-lag", {"multiplier.rule": "relative", "multiplier.minimum": -1.0},
+            "multiplier.minimum is -1.0; it must be at least 0 on-policy",
+        ),
+        (
+            "ppo-lag", {"multiplier.critic_gain": 0.5},
+            "multiplier.critic_gain is 0.5; it must be 0 on-policy",
+        ),
     ],
 )  # fmt: skip
 def test_settings_that_do_not_go_together_are_named(
@@ -225,3 +233,10 @@ def test_hidden_merge_needs_two_layers() -> None:
 def test_config_is_frozen() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         sl_sac().steps = 1  # type: ignore[misc]
+
+
+def test_a_bound_of_a_growing_discount_binds_no_other() -> None:
+    config = with_overrides(preset("sl-sac", VELOCITY), {"reward_critic.discount": 0.9995})
+    assert config.reward_critic.discount == 0.9995
+    with pytest.raises(InvalidInput, match=r"discount is 0\.9995; it must be at most largest"):
+        with_overrides(preset("sl-sac-2", VELOCITY), {"reward_critic.discount": 0.9995})

@@ -90,6 +90,24 @@ def test_a_negative_cost_is_refused_unless_the_floor_is_off(tmp_path: Path) -> N
     trainer.close()
 
 
+def test_a_floor_is_one_of_the_discounted_sum(tmp_path: Path) -> None:
+    # Steps of -1 sum up to -2 at a discount of .5, resets cost nothing.
+    deep = {"cost_critic__cost_floor": -2.0, "cost_critic__discount": 0.5}
+    trainer = launch.start(small_config("ProbeConstant-v0", **deep), tmp_path / "a", env=Refund)
+    trainer.advance(10)
+    trainer.close()
+    shallow = deep | {"cost_critic__cost_floor": -1.5}
+    trainer = launch.start(small_config("ProbeConstant-v0", **shallow), tmp_path / "b", env=Refund)
+    with pytest.raises(TrainingFailed, match=r"cost_floor -1\.5 times 0\.5, its share of one step"):
+        trainer.advance(10)
+    trainer.close()
+    # Every step of this task costs 2.
+    above = small_config("ProbeConstant-v0", cost_critic__cost_floor=0.5)
+    trainer = launch.start(above, tmp_path / "c")
+    trainer.advance(10)
+    trainer.close()
+
+
 class Raises(gym.Env):
     """An ordinary Gymnasium env with a bug that shows after 30 calls, in one of its methods."""
 

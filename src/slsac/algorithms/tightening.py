@@ -42,6 +42,7 @@ class Tightening:
         self._largest = config.multiplier.largest_tightening
         self._discount = config.cost_critic.discount
         self._floor = config.cost_critic.cost_floor
+        self._ends = config.cost_critic.after_termination == "free"
         self._level = 1.0 if config.multiplier.signal == "mean" else config.tail_fraction
         self._discounted_limit = discounted_cost_limit(
             config.cost_limit, self._discount, spec.horizon
@@ -68,8 +69,10 @@ class Tightening:
     def end_episode(self, critic: object, *, terminated: bool) -> None:
         """Compares the finished episode with what the critic says of its beginning."""
         first, self._first = self._first, None
-        # A critic looks beyond a time limit, the sum does not; where that weighs, they differ.
-        if not self.on or first is None or not (terminated or self._weight < NEGLIGIBLE):
+        # A critic looks beyond a time limit, and one that continues also beyond the task's end; the
+        # sum does not. Where that weighs, they differ.
+        complete = (terminated and self._ends) or self._weight < NEGLIGIBLE
+        if not self.on or first is None or not complete:
             return
         predicted = np.asarray(_quantiles(critic, *first), dtype=np.float64)
         if self._floor is not None:

@@ -145,7 +145,7 @@ class RewardCriticConfig:
             "discount_span", self.discount_span, "above 0, or none",
         )  # fmt: skip
         require(
-            self.discount <= self.largest_discount,
+            self.discount_span is None or self.discount <= self.largest_discount,
             "discount", self.discount, "at most largest_discount",
         )  # fmt: skip
         require_widths(self, "hidden")
@@ -159,7 +159,8 @@ class CostCriticConfig:
     risk_measure: Literal["cvar", "mean", "entropic", "mean-deviation", "worst-quantile"]
     """The risk that a quantile critic charges the policy for; risk.py has the formulas."""
     risk_aversion: float
-    """Entropic: theta, in 1 / cost. Mean-deviation: number of standard deviations."""
+    """Entropic: theta, in 1 / cost as the critic sees it (see units and cost_scaling).
+    Mean-deviation: number of standard deviations."""
     members: int
     """Number of critics. Their highest prediction is used, in targets (at each fraction) and to
     charge the policy, which seeks out what a single critic underestimates."""
@@ -231,8 +232,8 @@ class MultiplierConfig:
     recent_horizons: float
     """recent-cvar signal: how long ago an episode may have ended, in lengths of a whole episode."""
     minimum: float
-    """relative rule: lower bound. Below 0, critic_gain prices only states well over the limit.
-    Never below 0 if cost_limit is 0."""
+    """relative rule: lower bound. Below 0, critic_gain prices only states well over the unit of
+    cost. Never below 0 if cost_limit is 0."""
     maximum: float
     """Upper bound; the pid rule's integral stops there as well (anti-windup)."""
     reserve: float
@@ -244,8 +245,9 @@ class MultiplierConfig:
     """pid and relative rules: weight of each violation added to the integral. relative: times 500 /
     horizon where an episode has fewer than 500 steps."""
     critic_gain: float
-    """Weight of what the cost critic charges for a state beyond the limit, added to the multiplier
-    there (0: none); it answers at once where episodes answer late."""
+    """Weight of what the cost critic charges for a state beyond the unit of cost (the limit, unless
+    it is small beside a step's cost), added to the multiplier there (0: none); it answers at once
+    where episodes answer late."""
     critic_bound: float
     """Largest size of that part."""
     derivative_gain: float

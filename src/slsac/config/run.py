@@ -200,6 +200,14 @@ class OnPolicyConfig(RunConfig):
             not self.multiplier.tighten,
             "multiplier.tighten", self.multiplier.tighten, "false on-policy",
         )  # fmt: skip
+        require(
+            self.multiplier.rule != "relative" or self.multiplier.minimum >= 0,
+            "multiplier.minimum", self.multiplier.minimum, "at least 0 on-policy",
+        )  # fmt: skip
+        require(
+            self.multiplier.critic_gain == 0,
+            "multiplier.critic_gain", self.multiplier.critic_gain, "0 on-policy",
+        )  # fmt: skip
         for part in ("policy", "reward_critic", "cost_critic"):
             kind = getattr(self, part).optimiser.kind
             require(

@@ -253,7 +253,8 @@ class OffPolicyTrainer:
         seed = episode_seed(self.config.seed, Branch.TRAINING, self.session.episodes.count)
         with self.session.failures.of_env(self.step), env_failures():
             observation = as_observation(self.env.reset(seed), self.spec)
-        self._check_step(observation, 0.0, 0.0)
+        failures, episode = self.session.failures, self.session.episodes.count
+        failures.check_step(self.step, episode, observation, 0.0, 0.0)
         self.replay.begin_episode(observation)
         self._see(observation)
         self._episode = RunningEpisode()
@@ -409,9 +410,13 @@ class OffPolicyTrainer:
     def _check_step(self, observation: np.ndarray, reward: float, cost: float) -> None:
         failures, episode = self.session.failures, self.session.episodes.count
         failures.check_step(self.step, episode, observation, reward, cost)
-        floor = self.config.cost_critic.cost_floor
-        if floor is not None and cost < floor:
+        critic = self.config.cost_critic
+        floor = critic.cost_floor
+        # The floor is one of the discounted sum: below 0, a step may take only its share of it.
+        if floor is not None and cost < (floor if floor > 0 else (1 - critic.discount) * floor):
             failures.fail(
                 f"the environment returned a cost of {cost} at step {self.step}, below "
-                f"cost_critic.cost_floor {floor}; set the floor to none for signed costs"
+                f"cost_critic.cost_floor {floor}"
+                f"{f' times {1 - critic.discount:g}, its share of one step' if floor < 0 else ''}"
+                "; set the floor to none for signed costs"
             )

@@ -91,7 +91,8 @@ class AgentConfig(NamedTuple):
     observation_clip: float
     closeness_rates: tuple[float, ...]
     allowance: float
-    """Cost-to-go, in the units that are learned in, above which a state is over it."""
+    """Cost-to-go, in the units that are learned in, above which a state's price rises: one unit,
+    which is the limit unless the limit is small beside a step's cost."""
 
 
 def build(config: OffPolicyConfig, spec: EnvSpec) -> OffPolicyAgent:

@@ -76,7 +76,7 @@ def tail_mean(
 
 
 def asgld(config: OptimiserConfig, theta: Array, g: Array, m: Array, v: Array, xi: Array) -> Any:
-    """theta - eta clip(g + a m / sqrt(v + eps)) + sqrt(2 eta / beta) xi."""
+    """theta - eta clip(g + a m / sqrt(v + eps)) + sqrt(2 eta T^-1) xi."""
     m = config.beta1 * m + (1 - config.beta1) * g
     v = config.beta2 * v + (1 - config.beta2) * g**2
     drift = g + config.bias_factor * m / jnp.sqrt(v + config.epsilon)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import resource
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,10 +18,10 @@ import pytest
 from slsac import Agent, make_env
 from slsac.api import name_of
 from slsac.envs.probe import Choice
-from slsac.errors import InvalidInput
+from slsac.errors import Failed, InvalidInput
 from slsac.report.read import final_episodes, read_run
 from slsac.runs.lock import RunLock
-from slsac.runs.log import read_lines
+from slsac.runs.log import RunLog, read_lines
 from slsac.runs.steps import reached_step
 from tests.support.agents import SMALL
 
@@ -247,6 +250,58 @@ def test_learning_shows_progress_and_records_the_final_evaluation(
     assert (last["step"], last["final"], last["returns"]) == (90, True, played.returns.tolist())
     assert final_episodes(read_run(run)) is not None
     RunLock(run).release()
+
+
+def test_an_evaluation_is_recorded_for_the_policy_that_was_played(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    with Agent("sac-lag", env="ProbeChoice-v0", run=run, **QUICK) as agent:
+        agent.learn(60, progress=False)
+    older = Agent.load(run)
+    with Agent.load(run) as newer:
+        newer.learn(30, progress=False)
+        with pytest.raises(InvalidInput, match="in use"):
+            older.evaluate(2, record=True)
+    with pytest.raises(Failed, match="has saved another policy; load it again"):
+        older.evaluate(2, record=True)
+    assert [line["step"] for line in read_lines(run / "evaluations.jsonl")] == [90]
+
+
+def test_an_evaluation_is_recorded_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "evaluations.jsonl"
+    log.write_bytes(b'{"step": 1}\n{"step": 2, "ret')  # as an older version left it
+    logs = RunLog(tmp_path)
+    logs.write(log.name, {"step": 2})
+    assert log.read_bytes() == b'{"step": 1}\n{"step": 2}\n'
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handled = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (30, hard))  # what a full disk does
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            logs.write(log.name, {"step": 3, "note": "longer than what is left"})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handled)
+    assert log.read_bytes() == b'{"step": 1}\n{"step": 2}\n'
+
+
+def test_an_evaluation_is_not_recorded_through_a_link(tmp_path: Path) -> None:
+    run, victim = tmp_path / "run", tmp_path / "victim"
+    with Agent("sac-lag", env="ProbeChoice-v0", run=run, **QUICK) as agent:
+        agent.learn(60, progress=False)
+    shutil.move(run / "evaluations.jsonl", victim)
+    (run / "evaluations.jsonl").symlink_to(victim)
+    before = victim.read_bytes()
+    with pytest.raises(InvalidInput, match="is a link"):
+        Agent.load(run).evaluate(2, record=True)
+    with pytest.raises(OSError, match="symbolic links"):
+        RunLog(run).write("evaluations.jsonl", {"step": 1})
+    assert victim.read_bytes() == before
+    (run / ".lock").unlink()
+    (run / ".lock").symlink_to(victim)
+    with pytest.raises(InvalidInput, match="is a link"):
+        RunLock(run)
 
 
 def test_a_seed_decides_sampled_episodes_too(tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from slsac.config.presets import preset
 from slsac.display import Display, Silent, Terminal
 from slsac.envs import copies_of, env_source, for_evaluation, import_installed, make_env
 from slsac.envs.play import Lanes
-from slsac.errors import InvalidInput
-from slsac.evaluate import evaluate, require_episodes
+from slsac.errors import Failed, InvalidInput
+from slsac.evaluate import evaluate, require_episodes, require_recordable
 from slsac.networks import row_by_row
 from slsac.runs import config_file, policy
 from slsac.runs.export import export
@@ -271,25 +271,29 @@ class Agent:
         Args:
             record: write them to the run as its final evaluation, which tables and reports read.
         """
-        if record and not deterministic:
-            raise InvalidInput(
-                "record is True; sampled actions are not recorded: pass deterministic=True (or "
-                "drop --stochastic)"
-            )
-        evaluation = self._evaluate(episodes, seed, deterministic)
-        if record:
-            self._record(evaluation)
-        return evaluation
-
-    def _record(self, evaluation: Evaluation) -> None:
+        if not record:
+            return self._evaluate(episodes, seed, deterministic)
+        require_recordable(deterministic=deterministic)
+        # Locked before the first episode: the run must still have this policy after the last.
         with contextlib.ExitStack() as locked:
             if self._trainer is None:
+                launch.refuse_links(self.run)
                 locked.callback(RunLock(self.run).release)
+                self._require_newest_policy()
                 step = reached_step(self.run) or trained_steps(self.run)
             else:
                 step = self._trainer.step
-            record = evaluation_record(self.config, step, evaluation, final=True)
-            RunLog(self.run).write(EVALUATIONS, record)
+            evaluation = self._evaluate(episodes, seed, deterministic)
+            line = evaluation_record(self.config, step, evaluation, final=True)
+            RunLog(self.run).write(EVALUATIONS, line)
+        return evaluation
+
+    def _require_newest_policy(self) -> None:
+        """Raise Failed if the run has learned more since this agent was loaded."""
+        saved = jax.tree.leaves(policy.load(self.run)[1])
+        loaded = jax.tree.leaves(self._trained_policy)
+        if not all(np.array_equal(*pair) for pair in zip(saved, loaded, strict=True)):
+            raise Failed(f"run {str(self.run)!r} has saved another policy; load it again")
 
     def _evaluate(self, episodes: int, seed: int | None, deterministic: bool) -> Evaluation:
         require_episodes(episodes)
@@ -312,7 +316,14 @@ class Agent:
             self._evaluation_env, lambda o: self._act(o, False), episodes, seed, max_lanes=1
         )
 
-    def video(self, file: str | Path, episodes: int = 1, *, seed: int | None = None) -> int:
+    def video(
+        self,
+        file: str | Path,
+        episodes: int = 1,
+        *,
+        seed: int | None = None,
+        deterministic: bool = True,
+    ) -> int:
         """Writes the first episodes of `evaluate` as MP4 and gives the number of frames.
 
         Raises `slsac.video.NoVideo` where nothing can be drawn.
@@ -332,7 +343,7 @@ class Agent:
             config_file.require_same_task(env.spec, self.spec, self.config)
             return video.record(
                 env,
-                self._act,
+                lambda observation: self._act(observation, deterministic),
                 Path(file),
                 episodes=episodes,
                 seed=seed,

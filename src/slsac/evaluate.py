@@ -50,12 +50,22 @@ def evaluate(
     return Evaluation(returns, costs, lengths.astype(np.int64), stack_extras(extras))
 
 
-def require_episodes(episodes: int, least: int = 1, *, name: str = "episodes") -> None:
+def require_episodes(
+    episodes: int, least: int = 1, most: int = MOST_EPISODES, *, name: str = "episodes"
+) -> None:
     """Raise InvalidInput unless so many episodes can be asked for, by an argument ``name``."""
-    if not least <= episodes <= MOST_EPISODES:
+    if not least <= episodes <= most:
         raise InvalidInput(
-            f"{name} is {brief(episodes)}; it must be at least {least} and at most "
-            f"{MOST_EPISODES:,}"
+            f"{name} is {brief(episodes)}; it must be at least {least} and at most {most:,}"
+        )
+
+
+def require_recordable(*, deterministic: bool) -> None:
+    """Raise InvalidInput for episodes that may not become a run's final evaluation."""
+    if not deterministic:
+        raise InvalidInput(
+            "record is True; sampled actions are not recorded: pass deterministic=True (or "
+            "drop --stochastic)"
         )
 
 

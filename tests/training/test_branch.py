@@ -136,6 +136,27 @@ def test_nothing_is_lost_where_a_branch_is_refused(tmp_path: Path, source: Path)
     finished(quick(), run, tmp_path / "resumed", overwrite=True, inexact=True)
 
 
+def test_the_run_that_is_replaced_comes_back_where_the_start_fails(
+    tmp_path: Path, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(source, run)
+    before = everything(run)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise InvalidInput("no")
+
+    with pytest.raises(InvalidInput, match="env_timeout is 0"):
+        branch.start(quick(), run, source, overwrite=True, env_timeout=0.0)
+    monkeypatch.setattr(branch.launch, "resume", refuse)
+    with pytest.raises(InvalidInput, match="no"):
+        branch.start(quick(), run, source, overwrite=True)
+    assert everything(run) == before
+    with pytest.raises(InvalidInput, match="no"):
+        branch.start(quick(), tmp_path / "new", source)
+    assert not (tmp_path / "new" / "config.json").exists()
+
+
 def test_on_the_command_line(
     tmp_path: Path, source: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

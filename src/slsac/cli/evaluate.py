@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
 
     from slsac.api import Agent
     from slsac.compilation import prepare
-    from slsac.evaluate import require_episodes
+    from slsac.evaluate import require_episodes, require_recordable
     from slsac.formatting import sentence
     from slsac.runs.steps import trained_steps
     from slsac.stats.summary import as_record, summarise
@@ -45,8 +45,13 @@ def run(options: argparse.Namespace) -> int:
         raise InvalidInput("--video-episodes has no effect without --video")
     if options.video_episodes is not None:
         require_episodes(options.video_episodes, name="video_episodes")
+    require_episodes(options.episodes)  # before minutes of filming
+    if options.record:
+        require_recordable(deterministic=not options.stochastic)
     prepare(options.device)
     agent = Agent.load(options.run, trust_env=options.trust_env)
+    # Now: the run may learn more while the episodes are played.
+    steps = trained_steps(Path(options.run))
     if options.video:
         _write_video(agent, options)
     result = agent.evaluate(
@@ -62,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
         "run": str(options.run),
         "algo": config.algo,
         "env": config.env,
-        "trained_steps": trained_steps(Path(options.run)),
+        "trained_steps": steps,
         "actions": "sampled" if options.stochastic else "deterministic",
         "seed": config.seed if options.seed is None else options.seed,
     }
@@ -70,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps({**about, **summary, **as_record(result)}))
     else:
         print(
-            f"{config.algo} on {config.env} after {about['trained_steps']:,} steps, "
+            f"{config.algo} on {config.env} after {steps:,} steps, "
             f"{about['actions']} actions: {sentence(summary)}"
         )
     agent.close()
@@ -82,7 +87,9 @@ def _write_video(agent: Agent, options: argparse.Namespace) -> None:
 
     episodes = {} if options.video_episodes is None else {"episodes": options.video_episodes}
     try:
-        frames = agent.video(options.video, seed=options.seed, **episodes)
+        frames = agent.video(
+            options.video, seed=options.seed, deterministic=not options.stochastic, **episodes
+        )
         print(f"slsac: {options.video} has {frames} frames", file=sys.stderr)
     except NoVideo as problem:
         # A machine that cannot draw can still give the figures, which come first.

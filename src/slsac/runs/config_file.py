@@ -142,7 +142,11 @@ def read_identity(run: Path) -> Identity:
     """Which run is in ``run``, and whether its config was changed by hand."""
     if not (run / CONFIG).exists():
         return Identity(None, False)
-    values = _read_values(run / CONFIG)
+    return _identity_of(_read_values(run / CONFIG))
+
+
+def _identity_of(values: dict[str, Any]) -> Identity:
+    """What ``values`` say of themselves, taken out of them."""
     stated = values.pop("identity", None)
     if stated is None:
         return Identity(None, False)
@@ -159,13 +163,18 @@ def _read_values(path: Path) -> dict[str, Any]:
 def read(run: Path) -> ConfigFile:
     """Reads what `write` wrote; a field from `LATER_FIELDS` that is missing gets its preset's
     value."""
+    return read_with_identity(run)[0]
+
+
+def read_with_identity(run: Path) -> tuple[ConfigFile, Identity]:
+    """`read` and `read_identity` in one reading of the file."""
     path = run / CONFIG
     if not path.exists():
         raise InvalidInput(
             f"run {str(run)!r} holds no run; it must be a directory with a config.json"
         )
     values = _read_values(path)
-    values.pop("identity", None)
+    stated = _identity_of(values)
     provenance, sizes = values.pop("provenance"), values.pop("spec")
     try:
         spec = _spec_from(sizes)
@@ -173,7 +182,7 @@ def read(run: Path) -> ConfigFile:
         objects = family(values["env"]) == "navigation" and "Circle" not in values["env"]
         before = BEFORE | (BEFORE_WITH_OBJECTS if objects else {})
         filled = _filled(_with_present_names(values), known, before)
-        return ConfigFile(from_dict(filled), spec, provenance)
+        return ConfigFile(from_dict(filled), spec, provenance), stated
     except (InvalidInput, schema.Misfit) as error:
         raise InvalidInput(f"{path}: {error}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import weakref
@@ -15,7 +16,14 @@ class RunLock:
     """Held from construction until `release()`, or until nobody has the object any more."""
 
     def __init__(self, run: Path) -> None:
-        file = os.open(run / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            file = os.open(run / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            raise InvalidInput(
+                f"{run / LOCK} is a link; a run that is written to must hold none"
+            ) from None
         # An agent that nobody closes must not keep its run from the next one.
         self.release = weakref.finalize(self, os.close, file)
         try:

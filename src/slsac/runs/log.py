@@ -6,6 +6,7 @@ Write-only: nothing in training reads them back.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 from collections.abc import Mapping
@@ -103,10 +104,18 @@ class RunLog:
                 os.fsync(file.fileno())
 
     def write(self, name: str, record: Mapping[str, Any]) -> None:
-        """Appends one line to the log ``name``."""
+        """Appends one line to the log ``name``: the whole of it, or nothing if that fails."""
+        line = json.dumps(record).encode() + b"\n"
         # Opened for each line: lines are rare, and there is nothing to close when a run dies.
-        with open(self._run / name, "ab") as file:
-            file.write(json.dumps(record).encode() + b"\n")
+        with open(self._run / name, "ab+", buffering=0, opener=_not_through_a_link) as file:
+            size = _without_torn_line(file)
+            try:
+                written = file.write(line)
+                if written < len(line):  # a full disk takes a part, and refuses the next
+                    file.write(line[written:])
+            except BaseException:
+                file.truncate(size)
+                raise
 
     def scalars(self, record: Mapping[str, Any], step: int) -> None:
         """Numbers for TensorBoard; without the ``tensorboard`` extra there are none."""
@@ -129,6 +138,23 @@ class RunLog:
             with contextlib.suppress(OSError):
                 self._tensorboard.close()
             self._tensorboard = None
+
+
+def _not_through_a_link(path: str, flags: int) -> int:
+    """Opens as `open` does, but refuses a link, which would have the line written elsewhere."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+
+
+def _without_torn_line(file: io.FileIO) -> int:
+    """Cuts off a last line without its end, left by a killed process; returns the file's size."""
+    size = file.seek(0, os.SEEK_END)
+    if size:
+        file.seek(size - 1)
+        if file.read(1) != b"\n":
+            file.seek(0)
+            size = file.readall().rfind(b"\n") + 1
+            file.truncate(size)
+    return size
 
 
 def _key(name: str) -> str:

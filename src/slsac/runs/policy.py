@@ -46,11 +46,13 @@ class TrainedRun(NamedTuple):
     recorded run, and on-policy, where the critic values states and not actions."""
     facts: Mapping[str, Any]
     """What that checkpoint says beside its arrays."""
+    config_edited: bool
+    """The config was changed by hand since the run was made."""
 
 
 def load_learned(run: Path) -> TrainedRun:
     """Reads each file of the run once; raises Failed if another policy is saved meanwhile."""
-    config, spec, _ = config_file.read(run)
+    (config, spec, _), stated = config_file.read_with_identity(run)
     agent = algorithms.build(config, spec)
     path, folder = run / POLICY, run / CHECKPOINTS
     before = _version(path)
@@ -66,7 +68,7 @@ def load_learned(run: Path) -> TrainedRun:
         cost_critic, facts = _cost_critic_beside(policy, agent, folder, saved)
     if _version(path) != before:
         raise Failed(f"run {str(run)!r} saved another policy just now; try again")
-    return TrainedRun(config, spec, agent, policy, digest, steps, cost_critic, facts)
+    return TrainedRun(config, spec, agent, policy, digest, steps, cost_critic, facts, stated.edited)
 
 
 def _cost_critic_beside(

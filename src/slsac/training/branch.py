@@ -18,6 +18,7 @@ from slsac.algorithms import multiplier as multipliers
 from slsac.config import Config, OffPolicyConfig
 from slsac.config.overrides import differing
 from slsac.display import Display
+from slsac.envs import env_source, with_timeout
 from slsac.envs.sources import close_env
 from slsac.errors import InvalidInput
 from slsac.runs import checkpoint, config_file, identity, provenance
@@ -77,7 +78,8 @@ def start(
             f"multiplier.rule is {config.multiplier.rule}; it begins at {begun.value:g} where "
             f"{source} has {shared.facts['multiplier'][0]:g}"
         )
-    close_env(launch.tried_env(config.env, config)[0])
+    tried = with_timeout(env_source(config.env, config), env_timeout)
+    close_env(launch.tried_env(tried, config)[0])
     with launch.claimed(run, overwrite=overwrite) as lock:
         shutil.copytree(source / REPLAY, run / REPLAY, copy_function=copy_sparsely)
         facts = {**shared.facts, "run": identity.of_run(config, spec), "multiplier": begun}
@@ -87,9 +89,10 @@ def start(
         origin = {"algo": theirs.algo, "steps": facts["step"], "commit": recorded.get("commit")}
         config_file.write(config, run, spec, {**recorded, "branched_from": origin})
         lock.release()
-    trainer = launch.resume(
-        run, inexact=inexact, trust_env=True, display=display, env_timeout=env_timeout
-    )
+        # Within the block: where this fails, the run that is replaced comes back.
+        trainer = launch.resume(
+            run, inexact=inexact, trust_env=True, display=display, env_timeout=env_timeout
+        )
     assert isinstance(trainer, OffPolicyTrainer)
     return trainer
 

@@ -329,7 +329,7 @@ def resume(
         env_timeout: as in `start`.
     """
     config, spec, recorded = config_file.read(run)
-    _refuse_links(run)
+    refuse_links(run)
     if env is None and not trust_env:
         import_installed(config.env)
     now = provenance.describe()
@@ -366,11 +366,11 @@ def resume(
     return trainer
 
 
-def _refuse_links(run: Path) -> None:
+def refuse_links(run: Path) -> None:
     """Raise InvalidInput for links among a run's files: whoever writes to them writes elsewhere."""
-    for name in RUN_FILES:
+    for name in (*RUN_FILES, LOCK):
         if (run / name).is_symlink():
-            raise InvalidInput(f"{run / name} is a link; a run that is resumed must hold no links")
+            raise InvalidInput(f"{run / name} is a link; a run that is written to must hold none")
 
 
 def changes_by_hand(run: Path) -> list[str]:

@@ -111,7 +111,7 @@ def sentence(summary: Mapping[str, Any]) -> str:
         f"return {spread('return', 1)}, cost {spread('cost', digits)} "
         f"(limit {summary['cost_limit']:g}), CVaR at {summary['tail_fraction']:g}: return "
         f"{number(summary['return_cvar'], 1)}, cost {number(summary['cost_cvar'], digits)}; "
-        f"{100 * summary['violation_rate']:.0f} % of {summary['episodes']} episodes over the limit"
+        f"{percent(summary['violation_rate'])} of {summary['episodes']} episodes over the limit"
         f"{extras}"
     )
 

@@ -200,6 +200,38 @@ def test_the_largest_cost_of_an_episode_that_a_violation_ends_is_one() -> None:
     lenient = with_overrides(driving, {"metadrive.end_at_violation": False})
     assert costly_steps(lenient, 1_000) == 1_000
     assert costly_steps(preset("sl-sac", "SafetyHopperVelocity-v1"), 1_000) == 1_000
+    # A task of one's own that learns on from a driver keeps the simulator's settings.
+    assert costly_steps(replace(driving, env="custom:Rainy"), 1_000) == 1_000
+
+
+def test_a_config_that_was_changed_by_hand_is_on_the_certificate(
+    trained: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    config = json.loads((run / layout.CONFIG).read_text())
+    config["cost_limit"] += 75.0
+    (run / layout.CONFIG).write_text(json.dumps(config))
+    made, played = certificate.certify(run, 4)
+    assert made.run.config_edited
+    assert "changed by hand" in certificate.plain_text(made)
+    page = certificate.write(made, played, run, None)
+    assert "changed by hand" in page.read_text()
+    assert from_json((run / layout.CERTIFICATE).read_text()).run.config_edited
+    assert "config_edited" not in (trained / layout.CERTIFICATE).read_text()
+
+
+def test_where_nothing_can_be_written_nothing_is_played(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    out = tmp_path / "file" / "c.html"
+    assert main(["certify", str(trained), "--episodes", "20", "--out", str(out)]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err == (
+        f"slsac: out is {str(out.with_suffix(''))!r}; no file can be written there: File exists\n"
+    )
 
 
 def test_an_evaluation_that_raises_leaves_no_env_open(

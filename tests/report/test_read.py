@@ -42,6 +42,16 @@ def test_a_copy_of_a_run_is_not_a_second_seed(tmp_path: Path) -> None:
     ]
 
 
+def test_an_attempt_that_was_cut_short_does_not_hide_the_run_that_repeats_it(
+    tmp_path: Path,
+) -> None:
+    make_run(tmp_path / "a-crashed", finished=False)
+    make_run(tmp_path / "b-finished")
+    groups, notes = group_runs(find_runs([tmp_path]))
+    assert [run.path.name for run in groups[0].runs] == ["b-finished"]
+    assert f"{tmp_path / 'a-crashed'} repeats" in notes[0]
+
+
 def test_the_command_repeats_the_configuration(tmp_path: Path) -> None:
     (run,) = find_runs([make_run(tmp_path / "run", seed=3, policy__hidden=(8, 8))])
     assert changes(run.config) == {"steps": 10_000, "policy.hidden": (8, 8)}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 from pathlib import Path
 
 import pytest
 
 from slsac.cli import main
 from slsac.report.formats import Cell
-from slsac.report.table import as_csv, sections, summarise_runs, write_table
+from slsac.report.table import as_csv, render, sections, summarise_runs, write_table
 from tests.support.recorded import HOPPER, make_run
 
 
@@ -169,3 +170,29 @@ def test_a_figure_that_is_not_finite_is_one_line(
     error = capsys.readouterr().err
     assert f"{log}, line 1, cannot be read: returns[1] is inf" in error
     assert error.count("\n") == 1
+
+
+def test_without_rliable_only_what_needs_it_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for algo in ("sl-sac", "sac-lag"):
+        for seed in (0, 1):
+            make_run(tmp_path / f"{algo}-{seed}", algo, seed=seed)
+    monkeypatch.setitem(sys.modules, "rliable", None)
+    assert main(["table", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "Over seeds" in shown
+    assert "Left out: comparisons over seeds need the extra 'report'" in shown
+
+
+def test_a_share_of_violations_is_not_rounded_to_none(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", returns=[1.0] * 600, costs=[400.0, 400.0] + [0.0] * 598)
+    text = render(summarise_runs([tmp_path]), "plain")
+    assert "0.333 %" in text
+
+
+def test_a_config_that_was_changed_by_hand_is_noted(tmp_path: Path) -> None:
+    path = make_run(tmp_path / "run") / "config.json"
+    path.write_text(path.read_text().replace('"cost_limit": 25.0', '"cost_limit": 100.0'))
+    (note,) = summarise_runs([tmp_path]).notes
+    assert note == f"with a config that was changed by hand, and counted: {tmp_path / 'run'}"

@@ -61,6 +61,8 @@ def measurements(
         peer_python: the Python of the peer's own environment.
     """
     train_peer = None
+    if peer_python is not None and peer is None:
+        raise InvalidInput("--peer-python has no effect without --peer")
     if peer is not None:
         if peer_python is None:
             raise InvalidInput("--peer needs --peer-python, the Python of its environment")

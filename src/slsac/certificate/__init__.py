@@ -6,7 +6,7 @@ is right). ``text`` and ``page`` show it; ``files`` writes it.
 """
 
 from slsac.certificate.certify import certify
-from slsac.certificate.files import base_of, write
+from slsac.certificate.files import base_of, require_writable, write
 from slsac.certificate.text import plain_text
 
-__all__ = ["base_of", "certify", "plain_text", "write"]
+__all__ = ["base_of", "certify", "plain_text", "require_writable", "write"]

@@ -49,12 +49,14 @@ from slsac.runs.schema import Misfit
 from slsac.seeds import Branch, episode_seed, require_seed
 from slsac.stats.confidence import at_least_seen, require_confidence
 from slsac.stats.summary import Evaluation, joined, summarise
-from slsac.tasks import family
+from slsac.tasks import METADRIVE_ID, family
 from slsac.training.discount import Discount
 from slsac.training.units import Units
 
 TAIL_FRACTIONS = (0.1, 0.05, 0.01)
 """Stated beside the tail fraction of training."""
+MOST_EPISODES = 20_000
+"""Its exact bounds take a minute after so many, and four times as long after twice as many."""
 CALIBRATION_EPISODES = 30
 CHUNK = 20
 """Episodes between two reports of progress; every chunk has a seed of its own."""
@@ -83,7 +85,7 @@ def certify(
         trust_env: import the module that the run's files name from the working directory too.
     """
     require_confidence(confidence)
-    require_episodes(episodes, least=2)
+    require_episodes(episodes, least=2, most=MOST_EPISODES)
     if seed is not None:
         require_seed(seed)
     if max_step_cost is not None and not (math.isfinite(max_step_cost) and max_step_cost > 0.0):
@@ -127,6 +129,7 @@ def certify(
             tail_fraction=config.tail_fraction,
             horizon=spec.horizon,
             policy_sha256=learned.policy_sha256,
+            config_edited=learned.config_edited,
         ),
         protocol=protocol,
         verdict=verdict(
@@ -146,7 +149,8 @@ def certify(
 
 def costly_steps(config: Config, horizon: int) -> int:
     """How many steps of an episode can cost anything; in some tasks the first one ends it."""
-    return 1 if config.metadrive is not None and config.metadrive.end_at_violation else horizon
+    simulator = config.metadrive if config.env == METADRIVE_ID else None
+    return 1 if simulator is not None and simulator.end_at_violation else horizon
 
 
 def _play(learned: TrainedRun, source: Any, protocol: Protocol, tick: Tick) -> Evaluation:

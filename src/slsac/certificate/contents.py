@@ -18,6 +18,10 @@ Interval = tuple[float, float]
 Outcome = Literal["kept", "broken", "kept in sample", "over in sample"]
 
 
+EDITED = "config.json was changed by hand after training: its limit may not be the one trained for"
+"""What a certificate of such a run says."""
+
+
 class CertifiedRun(NamedTuple):
     """The policy that was played, and the limit that it was trained for."""
 
@@ -30,6 +34,8 @@ class CertifiedRun(NamedTuple):
     tail_fraction: float
     horizon: int
     policy_sha256: str
+    config_edited: bool = False
+    """The config was changed by hand after training, so its limit may be another."""
 
 
 class Protocol(NamedTuple):
@@ -223,8 +229,11 @@ NOT_CALIBRATED = record({"reason": text, "policy_sha256": Optional(text)}, other
 def to_json(certificate: Certificate) -> str:
     """The text of ``certificate.json``."""
     statements, tail = certificate.statements, certificate.statements.tail
+    run = certificate.run._asdict()
+    if not certificate.run.config_edited:
+        del run["config_edited"]  # stated only where it is so, as older certificates have no word
     values = {
-        "run": certificate.run._asdict(),
+        "run": run,
         "protocol": certificate.protocol._asdict(),
         "verdict": certificate.verdict._asdict(),
         "sample": _sample_values(certificate.sample),

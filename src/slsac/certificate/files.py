@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
 from slsac.certificate.contents import (
@@ -24,6 +25,19 @@ def base_of(out: Path) -> Path:
     if not base.name or out.is_dir():
         raise InvalidInput(f"out is {str(out)!r}; it must be the name of a file")
     return base
+
+
+def require_writable(run: Path, base: Path | None) -> None:
+    """Raise InvalidInput, before episodes are played, where `write` could not write."""
+    name, folder = ("run", run) if base is None else ("out", base.parent)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InvalidInput(
+            f"{name} is {str(base or run)!r}; no file can be written there: {error.strerror}"
+        ) from None
 
 
 def write(certificate: Certificate, played: Evaluation, run: Path, base: Path | None) -> Path:

@@ -8,6 +8,7 @@ from html import escape
 import numpy as np
 
 from slsac.certificate.contents import (
+    EDITED,
     Calibration,
     Certificate,
     CertifiedRun,
@@ -67,6 +68,7 @@ def html_page(certificate: Certificate, costs: np.ndarray) -> str:
 <h1>Tail-risk certificate</h1>
 <p class="soft">{escape(run.algo)} on {escape(run.env)}, seed {run.seed}, trained for
 {run.steps:,} steps; {protocol.actions} actions</p>
+{f"<p><strong>{EDITED}</strong></p>" if run.config_edited else ""}
 <div class="verdict {tone}"><p><strong>{heading}</strong></p>
 <p>{escape(certificate.verdict.sentence)}</p></div>
 {_sample(certificate, sure)}

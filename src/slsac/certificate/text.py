@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from slsac.certificate.contents import (
+    EDITED,
     Calibration,
     Certificate,
     CvarStatement,
@@ -23,6 +24,7 @@ def plain_text(certificate: Certificate) -> str:
         "",
         f"policy       {run.algo} on {run.env}, seed {run.seed}, {run.steps:,} steps; "
         f"{protocol.actions} actions",
+        *([f"             {EDITED}"] if run.config_edited else []),
         f"episodes     {protocol.episodes} fresh ones, seed {protocol.seed}",
         f"return       {number(sample.return_mean, 1)} +- {number(sample.return_se, 1)}",
         f"cost         {number(sample.cost_mean, 2)} +- {number(sample.cost_se, 2)}, largest "

@@ -50,6 +50,8 @@ def run(options: argparse.Namespace) -> int:
     if options.page:
         for name in sections:  # raises for a page without marks, before minutes of measuring
             around(options.page, name)
+    if options.json and not options.json.parent.is_dir():
+        raise InvalidInput(f"json is {str(options.json)!r}; its folder does not exist")
     machine = provenance.describe()
     results: dict[str, object] = {"machine": machine, "peer": options.peer}
     print(f"{machine['cpu']}, {machine['cores']} cores, medians of {options.rounds} rounds")

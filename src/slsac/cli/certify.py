@@ -26,13 +26,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from slsac.certificate import base_of, certify, plain_text, write
+    from slsac.certificate import base_of, certify, plain_text, require_writable, write
     from slsac.compilation import prepare
     from slsac.display import counter
 
     prepare(options.device)
     folder = Path(options.run)
     base = base_of(Path(options.out)) if options.out else None
+    if folder.is_dir():  # a run that is not there gets its own message
+        require_writable(folder, base)
     with counter() as tick:
         certificate, played = certify(
             folder,
@@ -45,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
             tick=tick,
         )
     say_if_edited(folder)
+    print(plain_text(certificate))  # first: what cannot be written is still shown
     page = write(certificate, played, folder, base)
-    print(plain_text(certificate))
     print(f"\nwritten to {page}, and beside it the same as JSON and the raw episodes")
     return 0

@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
         for line in estimate.describe(planned, cores, workers, [out, RECORDED]):
             print(line)
         return 0
-    products.require_packages(sweep.products, len(sweep.seeds))
+    products.require_packages(sweep.products)
     view = View(planned)
     try:
         if any(scheduled.state == "waiting" for scheduled in planned.values()):

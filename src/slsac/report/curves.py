@@ -5,6 +5,7 @@ The arithmetic is here once; the report's charts are drawn from the same series.
 
 from __future__ import annotations
 
+import io
 import itertools
 import math
 import warnings
@@ -18,6 +19,7 @@ from slsac.errors import InvalidInput
 from slsac.formatting import printable
 from slsac.report.read import Group, Run
 from slsac.report.table import algorithms, marks, summarise_runs, task_label
+from slsac.runs.layout import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -188,7 +190,9 @@ def write_curves(
     ):
         # A name may have characters that the font lacks; a box stands for them.
         warnings.filterwarnings("ignore", message="Glyph")
-        figure.savefig(out, dpi=150, metadata=UNDATED[out.suffix])
+        drawn = io.BytesIO()
+        figure.savefig(drawn, dpi=150, metadata=UNDATED[out.suffix], format=out.suffix[1:])
+    write_atomically(out, drawn.getvalue())
 
 
 def curves_figure(

@@ -37,7 +37,7 @@ from slsac.report.read import Group, Run
 from slsac.report.table import Summary, algorithms, marks, sections, summarise_runs, task_label
 from slsac.runs import schema
 from slsac.runs.identity import WITHOUT_EFFECT
-from slsac.runs.layout import CALIBRATION, CONFIG, POLICY, policy_digest
+from slsac.runs.layout import CALIBRATION, CONFIG, POLICY, policy_digest, write_atomically
 from slsac.runs.schema import Optional, list_of, nullable, number, record, text
 
 DASHES = {"-": "none", "--": "7 4", "-.": "9 3 2 3", ":": "2 3"}
@@ -60,7 +60,7 @@ def write_report(runs: Sequence[Path], out: Path) -> None:
         raise InvalidInput(f"out is {str(out)!r}; its name must end in .html")
     whole = page(summarise_runs(runs))
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(whole, encoding="utf-8")
+    write_atomically(out, whole.encode())
 
 
 def page(summary: Summary) -> str:

@@ -38,6 +38,8 @@ class Run:
     """Versions, commit and machine; see `slsac.runs.provenance`."""
     stale: bool
     """Whether later changes of the source altered learning."""
+    edited: bool
+    """Whether the config was changed by hand since the run was made."""
 
     progress = _log(layout.PROGRESS)
     episodes = _log(layout.EPISODES)
@@ -73,8 +75,9 @@ def _runs_below(folder: Path) -> list[Path]:
 
 def read_run(folder: Path) -> Run:
     """The run in ``folder``."""
-    config, spec, provenance = config_file.read(folder)
-    return Run(folder, config, spec.horizon, provenance, (folder / layout.STALE).exists())
+    (config, spec, provenance), stated = config_file.read_with_identity(folder)
+    stale = (folder / layout.STALE).exists()
+    return Run(folder, config, spec.horizon, provenance, stale, stated.edited)
 
 
 def final_episodes(run: Run) -> Evaluation | None:
@@ -127,7 +130,8 @@ def group_runs(runs: Iterable[Run]) -> tuple[list[Group], list[str]]:
     """Runs by configuration, and a sentence for every run that is left out of its group."""
     members: dict[tuple[Config, bool], dict[int, Run]] = {}
     notes = []
-    for run in runs:
+    # Finished runs first: an attempt that was cut short must not hide the one that repeats it.
+    for run in sorted(runs, key=lambda run: final_episodes(run) is None):
         by_seed = members.setdefault((without_seed(run.config), run.stale), {})
         first = by_seed.setdefault(run.config.seed, run)
         if first is not run:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from slsac.errors import InvalidInput
-from slsac.formatting import cost_digits, extra_means, number
+from slsac.formatting import cost_digits, extra_means, number, percent
 from slsac.report.aggregate import GroupResult, Spread, finished_runs, group_results, improvements
 from slsac.report.formats import Cell, Section, as_latex, as_markdown, as_plain, as_terminal
 from slsac.report.published import ALGORITHM_ORDER, TASK_ORDER, hours_per_million_steps, reference
@@ -26,6 +26,7 @@ from slsac.report.read import (
     group_runs,
     steps_per_second,
 )
+from slsac.runs.layout import write_atomically
 
 FORMATS = {".txt": "plain", ".md": "markdown", ".tex": "latex", ".csv": "csv"}
 """What a file's name says about its format."""
@@ -47,13 +48,15 @@ def summarise_runs(paths: Iterable[Path]) -> Summary:
     runs = find_runs(paths)
     groups, notes = group_runs(runs)
     groups.sort(key=_place)
-    return Summary(runs, groups, group_results(groups), notes + _notes_on_ends(runs))
+    return Summary(runs, groups, group_results(groups), notes + _notes(runs))
 
 
-def _notes_on_ends(runs: Iterable[Run]) -> list[str]:
-    """One on the runs without an end, and one on those that a callback has ended."""
-    open_ended, early = [], []
+def _notes(runs: Iterable[Run]) -> list[str]:
+    """On runs without an end, on those that a callback has ended, and on changed configs."""
+    open_ended, early, edited = [], [], []
     for run in runs:
+        if run.edited:
+            edited.append(str(run.path))
         if final_episodes(run) is None:
             open_ended.append(str(run.path))
         elif (step := run.evaluations[-1]["step"]) < run.config.steps:
@@ -61,6 +64,7 @@ def _notes_on_ends(runs: Iterable[Run]) -> list[str]:
     notes = {
         "without a final evaluation, and not counted": open_ended,
         "ended early, and counted": early,
+        "with a config that was changed by hand, and counted": edited,
     }
     return [f"{what}: {', '.join(named)}" for what, named in notes.items() if named]
 
@@ -168,7 +172,7 @@ def over_seeds(results: Sequence[GroupResult], mark: dict[str, str]) -> Section:
             f"{result.group.config.cost_limit:g}",
             plus_minus(result.cost, _digits(result)), interquartile(result.cost, _digits(result)),
             _cvar(result),
-            f"{100 * result.violation_rate.mean:.0f} %",
+            percent(result.violation_rate.mean),
         )
         for result in results
     ]  # fmt: skip
@@ -235,7 +239,11 @@ def improvement(results: Sequence[GroupResult], mark: dict[str, str]) -> Section
     repeated = algorithms(result.group for result in results if len(result.finished) > 1)
     ours = next((algo for algo in (*OURS, *repeated) if algo in repeated), "")
     rows = []
-    for pair in improvements(results, ours):
+    try:
+        pairs = improvements(results, ours)
+    except InvalidInput as missing:  # the package; everything else needs none
+        return Section("Probability of improvement", (), [], (f"Left out: {missing}.",))
+    for pair in pairs:
         low, high = pair.higher_return_interval
         cost_low, cost_high = pair.lower_cost_interval
         texts = (
@@ -284,7 +292,7 @@ def listing(runs: Sequence[Run], mark: dict[str, str]) -> Section:
             _with_error(summary["return_mean"], summary["return_se"], 1),
             _with_error(summary["cost_mean"], summary["cost_se"], digits),
             number(summary["cost_cvar"], digits),
-            f"{100 * summary['violation_rate']:.0f} %",
+            percent(summary['violation_rate']),
         )  # fmt: skip
         texts = (
             run.config.algo, task_label(group, mark), f"{run.config.seed}",
@@ -361,4 +369,4 @@ def write_table(runs: Sequence[Path], out: Path, form: str | None = None) -> Non
     form = form or FORMATS[out.suffix]
     text = render(summarise_runs(runs), "plain" if form == "terminal" else form)
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text, encoding="utf-8")
+    write_atomically(out, text.encode())

@@ -11,32 +11,26 @@ from slsac.errors import InvalidInput
 from slsac.report.curves import write_curves
 from slsac.report.html import write_report
 from slsac.report.table import write_table
-from slsac.runs.layout import EVALUATIONS
 
 
 class Product(NamedTuple):
     write: Callable[[Sequence[Path], Path], object]
     files: tuple[str, ...]
     packages: tuple[str, ...] = ()
-    """Optional packages that it needs in any case."""
-    packages_for_seeds: tuple[str, ...] = ()
-    """Those that it needs as well where there are several seeds."""
+    """Optional packages that it needs."""
 
 
 PRODUCTS = {
-    "table": Product(
-        write_table, ("table.md", "table.tex", "table.csv"), packages_for_seeds=("rliable",)
-    ),
+    "table": Product(write_table, ("table.md", "table.tex", "table.csv")),
     "curves": Product(write_curves, ("curves.png", "curves.svg"), packages=("matplotlib",)),
-    "report": Product(write_report, ("report.html",), packages_for_seeds=("rliable",)),
+    "report": Product(write_report, ("report.html",)),
 }
 
 
-def require_packages(names: Iterable[str], seeds: int) -> None:
-    """Raise InvalidInput unless every package for these products of ``seeds`` seeds is there."""
+def require_packages(names: Iterable[str]) -> None:
+    """Raise InvalidInput unless every package for these products is there."""
     for name in names:
-        product = PRODUCTS[name]
-        for package in product.packages + (product.packages_for_seeds if seeds > 1 else ()):
+        for package in PRODUCTS[name].packages:
             if importlib.util.find_spec(package) is None:
                 raise InvalidInput(
                     f"product {name!r} needs {package}; run `pip install 'slsac[report]'` or "
@@ -47,11 +41,9 @@ def require_packages(names: Iterable[str], seeds: int) -> None:
 def write_products(
     names: Iterable[str], runs: Sequence[Path], folder: Path, note: Callable[[str], None]
 ) -> None:
-    """Write the products of finished ``runs``; files newer than the runs are left alone."""
-    newest = max((run / EVALUATIONS).stat().st_mtime for run in runs)
+    """Write the products of finished ``runs``, in place of any that are there."""
     for name in names:
         product = PRODUCTS[name]
         for path in (folder / file for file in product.files):
-            if not path.exists() or path.stat().st_mtime < newest:
-                product.write(runs, path)
-                note(f"wrote {path}")
+            product.write(runs, path)
+            note(f"wrote {path}")

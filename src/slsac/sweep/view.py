@@ -70,7 +70,8 @@ class View:
         """The number of trials in each state."""
         counts = Counter(scheduled.state for scheduled in self._schedule.values())
         states = ", ".join(f"{counts[state]} {state}" for state in ORDER if counts[state])
-        return f"{len(self._schedule)} trials: {states}"
+        trials = len(self._schedule)
+        return f"{trials} trial{'' if trials == 1 else 's'}: {states}"
 
     def table(self, rows: int) -> Table:
         """The first ``rows`` trials in the order of `ORDER`, under a summary."""

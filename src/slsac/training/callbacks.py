@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -149,6 +150,8 @@ class StopAt:
     def __init__(self, target: float, held: int = 3) -> None:
         if held < 1:
             raise InvalidInput(f"held is {held}; it must be at least 1")
+        if not math.isfinite(target):
+            raise InvalidInput(f"target is {target}; it must be a finite return")
         self._target, self._held = target, held
         self._in_a_row = 0
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from slsac.errors import InvalidInput, RunDamaged
-from slsac.report.read import changes, command, find_runs, group_runs
+from slsac.report.read import changes, command, find_runs, group_runs, repetition
 from slsac.runs import layout
-from tests.support.recorded import HOPPER, make_run
+from tests.support.recorded import FACTS, HOPPER, make_run
 
 
 def test_only_the_seed_may_differ_within_a_group(tmp_path: Path) -> None:
@@ -80,3 +80,22 @@ def test_a_log_is_read_when_it_is_asked_for_and_once(tmp_path: Path) -> None:
     assert len(run.progress) == 5
     with pytest.raises(RunDamaged, match=r"episodes.jsonl, line 1, cannot be read"):
         _ = run.episodes
+
+
+def test_a_run_that_began_with_another_is_no_further_seed(tmp_path: Path) -> None:
+    make_run(tmp_path / "fresh")
+    origin = {"run": "runs/old one", "steps": 5_000, "keep_replay": False}
+    for seed in (1, 2):
+        facts = FACTS | {"initialised_from": origin}
+        make_run(tmp_path / f"tuned-{seed}", seed=seed, provenance=facts)
+    runs = find_runs([tmp_path])
+    found = {group.settings: len(group.runs) for group in group_runs(runs)[0]}
+    assert found == {"steps=10,000": 1, "init=5,000 steps, steps=10,000": 2}
+    assert repetition(runs[1]).endswith("--seed 1 --steps 10000 --init 'runs/old one'")
+
+
+def test_algorithms_after_equal_steps_share_a_row(tmp_path: Path) -> None:
+    make_run(tmp_path / "ours", "sl-sac-2", steps=200_000)  # what its preset has
+    make_run(tmp_path / "theirs", "sl-sac", steps=200_000)
+    groups, _ = group_runs(find_runs([tmp_path]))
+    assert {group.settings for group in groups} == {"steps=200,000"}

@@ -31,6 +31,7 @@ def make_run(
     extras: Mapping[str, Sequence[float]] | None = None,
     finished: bool = True,
     ended: int | None = None,
+    provenance: Mapping[str, Any] = FACTS,
     **overrides: Any,
 ) -> Path:
     """A run of 10,000 steps whose final evaluation had these episodes.
@@ -41,7 +42,7 @@ def make_run(
     named = {name.replace("__", "."): value for name, value in overrides.items()}
     config = with_overrides(preset(algo, env), {"seed": seed, "steps": 10_000} | named)
     folder.mkdir(parents=True)
-    config_file.write(config, folder, SPEC, FACTS)
+    config_file.write(config, folder, SPEC, dict(provenance))
     # Ten episodes of 1,000 steps: returns 0, 10, ..., 90 and costs 90, 80, ..., 0, both + seed.
     episodes = [
         {"step": 1000 * (i + 1), "return": 10.0 * i + seed, "cost": 90.0 - 10.0 * i + seed,

@@ -19,6 +19,7 @@ from slsac.runs.log import read_lines
 from slsac.stats.summary import Evaluation, from_record
 
 Log = list[dict[str, Any]]
+PAPERS_STEPS = 1_000_000
 
 
 def _log(name: str) -> cached_property[Log]:
@@ -108,6 +109,32 @@ def command(config: Config) -> str:
     return shlex.join(["slsac", "train", *as_flags(config)])
 
 
+def repetition(run: Run) -> str:
+    """A line for a shell that repeats the run, or a comment that says why there is none."""
+    if run.config.env.startswith("custom:"):
+        return f"# {run.path}: its env was an object or a function, so it was trained from Python"
+    origin = _origin(run)
+    if not origin:
+        return command(run.config)
+    kept = " --keep-replay" if origin.get("keep_replay") is True else ""
+    return f"{command(run.config)} --init {shlex.quote(str(origin.get('run')))}{kept}"
+
+
+def _origin(run: Run) -> dict[str, Any]:
+    """What config.json says of the run that this one began with; empty without one."""
+    origin = run.provenance.get("initialised_from")
+    return origin if isinstance(origin, dict) else {}
+
+
+def _beginning(run: Run) -> str:
+    """As a setting: how far the run had come that this one began with; empty without one."""
+    origin = _origin(run)
+    if not origin:
+        return ""
+    kept = ", keep_replay=True" if origin.get("keep_replay") is True else ""
+    return f"init={_brief(origin.get('steps'))} steps{kept}"
+
+
 def without_seed(config: Config) -> Config:
     """``config`` with equal values for its seed and for all fields without effect."""
     equal: dict[str, Any] = {name: 0 for name in WITHOUT_EFFECT if hasattr(config, name)}
@@ -120,7 +147,8 @@ class Group(NamedTuple):
     algo: str
     env: str
     settings: str
-    """Fields that differ from the preset, as text; empty for the preset itself."""
+    """Fields that differ from the preset, as text, the steps unless they are the paper's, and how
+    the run began if not from scratch; empty for the paper's steps of the preset itself."""
     stale: bool
     config: Config
     runs: tuple[Run, ...]
@@ -128,11 +156,12 @@ class Group(NamedTuple):
 
 def group_runs(runs: Iterable[Run]) -> tuple[list[Group], list[str]]:
     """Runs by configuration, and a sentence for every run that is left out of its group."""
-    members: dict[tuple[Config, bool], dict[int, Run]] = {}
+    members: dict[tuple[Config, str, bool], dict[int, Run]] = {}
     notes = []
     # Finished runs first: an attempt that was cut short must not hide the one that repeats it.
     for run in sorted(runs, key=lambda run: final_episodes(run) is None):
-        by_seed = members.setdefault((without_seed(run.config), run.stale), {})
+        alike = (without_seed(run.config), _beginning(run), run.stale)
+        by_seed = members.setdefault(alike, {})
         first = by_seed.setdefault(run.config.seed, run)
         if first is not run:
             notes.append(
@@ -142,18 +171,22 @@ def group_runs(runs: Iterable[Run]) -> tuple[list[Group], list[str]]:
         Group(
             config.algo,
             config.env,
-            _settings(config),
+            ", ".join(filter(None, (beginning, _settings(config)))),
             stale,
             config,
             tuple(by_seed[seed] for seed in sorted(by_seed)),
         )
-        for (config, stale), by_seed in members.items()
+        for (config, beginning, stale), by_seed in members.items()
     ]
     return groups, notes
 
 
 def _settings(config: Config) -> str:
     values = {name: v for name, v in changes(config).items() if name not in WITHOUT_EFFECT}
+    # Presets differ in their steps; algorithms after equal steps belong in one row.
+    values.pop("steps", None)
+    if config.steps != PAPERS_STEPS:
+        values = {"steps": config.steps} | values
     return ", ".join(f"{name}={_brief(value)}" for name, value in values.items())
 
 

@@ -20,10 +20,10 @@ from slsac.report.published import ALGORITHM_ORDER, TASK_ORDER, hours_per_millio
 from slsac.report.read import (
     Group,
     Run,
-    command,
     final_episodes,
     find_runs,
     group_runs,
+    repetition,
     steps_per_second,
 )
 from slsac.runs.layout import write_atomically
@@ -305,7 +305,7 @@ def listing(runs: Sequence[Run], mark: dict[str, str]) -> Section:
     header = ("algorithm", "task", "seed", "steps", "return", "cost", "cost CVaR", "over limit",
               *names, "steps/s", "cores", "commit")  # fmt: skip
     note = "± is the standard error over the episodes of one run's final evaluation."
-    return Section("Runs", header, rows, (note,), tuple(command(run.config) for run in runs))
+    return Section("Runs", header, rows, (note,), tuple(map(repetition, runs)))
 
 
 def _cores(run: Run) -> str:

@@ -18,11 +18,12 @@ import pytest
 from slsac import Agent, make_env
 from slsac.api import name_of
 from slsac.envs.probe import Choice
-from slsac.errors import Failed, InvalidInput
+from slsac.errors import Failed, InvalidInput, TrainingFailed
 from slsac.report.read import final_episodes, read_run
 from slsac.runs.lock import RunLock
 from slsac.runs.log import RunLog, read_lines
 from slsac.runs.steps import reached_step
+from slsac.types import EnvSpec
 from tests.support.agents import SMALL
 
 QUICK = SMALL | {
@@ -361,3 +362,77 @@ def test_a_length_that_the_env_does_not_state_is_asked_for(
     shown = capsys.readouterr().err
     assert expected not in shown
     assert "states no length" not in shown
+
+
+class Guarded(gym.Env):
+    """A task of ten steps that takes no call once it is closed."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (2,))
+    action_space = gym.spaces.Box(-2.0, 0.2, (1,))
+
+    def __init__(self) -> None:
+        self.closed = False
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        assert not self.closed
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        assert not self.closed
+        return np.zeros(2, np.float32), 1.0, False, False, {"cost": 0.0}
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_an_env_object_of_the_users_stays_open(tmp_path: Path) -> None:
+    env = gym.wrappers.TimeLimit(Guarded(), 10)
+    agent = Agent("sac-lag", env=env, env_name="Guarded", run=tmp_path / "run", **QUICK)
+    agent.learn(60, progress=False)
+    agent.close()
+    agent.learn(30, progress=False)
+    agent.evaluate(2)
+    agent.close()
+    assert not env.unwrapped.closed
+    env = gym.wrappers.TimeLimit(Guarded(), 10)
+    settings = {"steps_per_epoch": 20, "batch_size": 10, "num_envs": 2}
+    with Agent("ppo-lag", env=env, env_name="G", run=tmp_path / "ppo", **settings) as agent:
+        agent.learn(40, progress=False)
+    assert not env.unwrapped.closed
+
+
+def test_a_function_that_gives_one_env_twice_is_refused(tmp_path: Path) -> None:
+    env = gym.wrappers.TimeLimit(Guarded(), 10)
+    again = QUICK | {"evaluate_every_epochs": 1, "steps_per_epoch": 25, "overwrite": True}
+    for make in (lambda: env, lambda: gym.wrappers.TimeLimit(env.unwrapped, 10)):
+        agent = Agent("sac-lag", env=make, env_name="G", run=tmp_path / "run", **again)
+        with agent, pytest.raises(TrainingFailed, match="returned the same environment twice"):
+            agent.learn(60, progress=False)
+        with pytest.raises(InvalidInput, match="returned the same environment twice"):
+            Agent("ppo-lag", env=make, env_name="G", run=tmp_path / "ppo", num_envs=2)
+
+
+def test_actions_stay_within_bounds_that_float32_cannot_hold() -> None:
+    tried = np.round(np.arange(-2.0, 2.05, 0.1), 1)
+    low, high = (each.ravel() for each in np.meshgrid(tried, tried))
+    low, high = low[low < high], high[low < high]
+    spec = EnvSpec(1, len(low), 10, tuple(low.tolist()), tuple(high.tolist()))
+    for unit in (np.float32(-1.0), np.float32(1.0)):
+        actions = spec.action_middle + spec.action_scale * unit
+        assert ((low <= actions) & (actions <= high)).all()
+        assert np.allclose(actions, high if unit > 0 else low, atol=1e-6)
+
+
+def test_a_policy_that_was_kept_survives_further_learning(tmp_path: Path) -> None:
+    with Agent("sac-lag", env="ProbeChoice-v0", run=tmp_path / "run", **QUICK) as agent:
+        agent.learn(60, progress=False)
+        kept = agent.policy
+        before = [leaf.copy() for leaf in jax.tree.leaves(kept)]
+        agent.learn(30, progress=False)
+        for one, other in zip(jax.tree.leaves(kept), before, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+def test_a_time_limit_within_a_registered_entry_point_counts() -> None:
+    gym.register("Bounded-v0", lambda: gym.wrappers.TimeLimit(Guarded(), 30))
+    assert make_env("Bounded-v0").spec.horizon == 30

@@ -168,7 +168,12 @@ class Agent:
 
     @property
     def policy(self) -> Any:
-        """The policy's parameters."""
+        """The policy's present parameters; further learning leaves them as they are."""
+        # An update reuses the memory of what it replaces.
+        return self._policy if self._trainer is None else jax.tree.map(np.array, self._policy)
+
+    @property
+    def _policy(self) -> Any:
         return self._trained_policy if self._trainer is None else self._trainer.state.policy
 
     def learn(self, steps: int, *, callbacks: Sequence[Any] = (), progress: bool = True) -> Agent:
@@ -254,9 +259,9 @@ class Agent:
             wrong = observation[~np.isfinite(observation)][0]
             raise InvalidInput(f"observation holds {wrong}; it must be finite numbers")
         if deterministic:
-            return np.asarray(self._mode(self.policy, observation))
+            return np.asarray(self._mode(self._policy, observation))
         self._sample_key, key = jax.random.split(self._sample_key)
-        return np.asarray(self._sample(self.policy, observation, key))
+        return np.asarray(self._sample(self._policy, observation, key))
 
     def evaluate(
         self,
@@ -307,7 +312,7 @@ class Agent:
         if deterministic:
             return evaluate(
                 self._evaluation_env,
-                lambda observations: np.asarray(self._mode_of_rows(self.policy, observations)),
+                lambda observations: np.asarray(self._mode_of_rows(self._policy, observations)),
                 episodes,
                 seed,
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 
 class InvalidInput(ValueError):
@@ -67,10 +67,23 @@ def env_failures() -> Iterator[None]:
         raise env_failure(error) from error
 
 
+def _nearest(name: str, known: Sequence[str]) -> list[str]:
+    """At most three: the same but for case and marks, those that begin alike, similar ones."""
+
+    def plain(text: str) -> str:
+        return "".join(filter(str.isalnum, text.lower()))
+
+    wanted = plain(name)
+    same = [other for other in known if plain(other) == wanted]
+    begun = [other for other in known if len(wanted) >= 3 and plain(other).startswith(wanted)]
+    similar = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+    return same or list(dict.fromkeys(begun + similar))[:3]
+
+
 def unknown_name(kind: str, name: str, allowed: Iterable[str]) -> InvalidInput:
     """The error for a name that does not exist; it suggests the nearest names that do."""
     known = sorted(allowed)
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+    near = _nearest(name, known)
     shown = known if len(known) <= MOST_NAMES else [*known[:MOST_NAMES], f"... {len(known)} in all"]
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(shown)}"
     return InvalidInput(f"{kind} {brief(name)} does not exist; {hint}")

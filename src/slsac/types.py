@@ -36,8 +36,19 @@ class EnvSpec(NamedTuple):
 
     @property
     def action_scale(self) -> np.ndarray:
-        """From the action 0 to the action 1, in the environment's own units."""
-        return ((np.asarray(self.action_high) - np.asarray(self.action_low)) / 2).astype(np.float32)
+        """From the action 0 to the action 1, in the environment's own units.
+
+        Rounded so that 1 and -1 stay within the bounds when float32 adds it to the middle.
+        """
+        low, high, middle = (
+            np.asarray(self.action_low),
+            np.asarray(self.action_high),
+            self.action_middle,
+        )
+        scale = ((high - low) / 2).astype(np.float32)
+        while (out := (middle + scale > high) | (middle - scale < low)).any():
+            scale = np.where(out, np.nextafter(scale, np.float32(0)), scale)
+        return scale
 
 
 class Step(NamedTuple):

@@ -76,7 +76,7 @@ def can_draw(backend: str) -> bool:
     """Whether MuJoCo can draw with a backend; tried in a process that a bad driver may kill."""
     try:
         process = subprocess.run(
-            [sys.executable, "-c", PROBE], env={**os.environ, "MUJOCO_GL": backend},
+            [sys.executable, "-P", "-c", PROBE], env={**os.environ, "MUJOCO_GL": backend},
             capture_output=True, text=True, timeout=120,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
@@ -126,8 +126,13 @@ def render(env: Any) -> np.ndarray:
         frame = env.render()
     except Exception as error:
         raise NoVideo(f"no video: {env_failure(error)}") from error
-    if not (isinstance(frame, np.ndarray) and frame.ndim == 3):
+    if not isinstance(frame, np.ndarray):
         raise NoVideo(f"no video: render gave {type(frame).__name__}; it must be a picture")
+    if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] not in (3, 4):
+        raise NoVideo(
+            f"no video: render gave {frame.dtype} of shape {frame.shape}; it must be uint8, "
+            "(height, width, 3)"
+        )
     return frame
 
 

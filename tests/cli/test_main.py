@@ -140,6 +140,8 @@ def test_tasks_can_be_searched(capsys: pytest.CaptureFixture[str]) -> None:
         (["--env", "Foo-v0"], "env 'Foo-v0' does not exist; known: MetaDriveSafe-v0, SafetyAnt"),
         (["--env", "SafetyHoperVelocity-v1"], "did you mean SafetyHopperVelocity-v1"),
         (["--algo", "slsac"], "algo 'slsac' does not exist; did you mean sl-sac"),
+        (["--algo", "SACLag"], "algo 'SACLag' does not exist; did you mean sac-lag?"),
+        (["--algo", "sac"], "did you mean sac-lag or sac-lag/omnisafe or sac-pid"),
         (["--cost-limt", "3"], "'cost_limt' does not exist; did you mean cost_limit"),
         (["--pairs", "3"], "did you mean reward_critic.pairs"),
         (["--tail-fraction", "0"], "tail_fraction is 0.0; it must be in (0, 1]"),

@@ -184,3 +184,13 @@ def test_a_group_of_fields_cannot_be_taken_away() -> None:
     # Elsewhere it says what is so anyway.
     plain = preset("sl-sac", "SafetyHopperVelocity-v1")
     assert with_overrides(plain, {"metadrive": None}) == plain
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [("lr", "policy.optimiser.learning_rate"), ("total_timesteps", "steps"), ("tau", "polyak")],
+)
+def test_names_of_other_libraries_lead_to_ours(name: str, field: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        with_overrides(preset("sl-sac", "SafetyHopperVelocity-v1"), {name: 1})
+    assert field in str(caught.value).partition("did you mean ")[2]

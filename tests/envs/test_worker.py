@@ -8,11 +8,14 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 
-from slsac.envs import make_env, with_timeout
+from slsac.envs import make_env, vector, with_timeout
 from slsac.envs.probe import Choice
 from slsac.envs.worker import MOST_RESTARTS, WorkerEnv
 from slsac.errors import EnvFailed, InvalidInput
@@ -208,3 +211,35 @@ def test_an_env_that_hangs_fails_in_time_if_a_time_is_given() -> None:
 def test_a_time_to_answer_is_positive(seconds: float) -> None:
     with pytest.raises(InvalidInput, match="env_timeout"):
         with_timeout("ProbeChoice-v0", seconds)
+
+
+def test_what_a_user_should_know_comes_through(open_worker: Open) -> None:
+    note = make_env(Endless).note
+    assert "states no length" in note
+    assert open_worker(lambda: make_env(Endless)).note == note
+
+
+def test_a_worker_imports_nothing_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("gymnasium", "socket", "random"):
+        (tmp_path / f"{name}.py").write_text("import sys; print('STRANGER', file=sys.stderr)")
+    monkeypatch.chdir(tmp_path)
+    env = WorkerEnv(Choice)
+    env.close()
+    workers = vector.Workers(Choice, Choice().spec, 1, 1)
+    workers.close()
+    assert "STRANGER" not in capfd.readouterr().err
+
+
+class Endless(gym.Env):
+    """States no length."""
+
+    observation_space = gym.spaces.Box(-1.0, 1.0, (1,))
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,))
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict]:
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:
+        return np.zeros(1, np.float32), 0.0, False, False, {"cost": 0.0}

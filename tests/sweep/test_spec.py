@@ -212,3 +212,20 @@ def test_yaml_without_end_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_text(text)
     with pytest.raises(InvalidInput, match="cannot be read"):
         grid.load(tmp_path / "spec.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "overrides: {common: {cost_limit: 5}}\noverrides: {common: {batch_size: 64}}",
+            "overrides",
+        ),
+        ("overrides: {common: {cost_limit: 5, cost-limit: 6}}", "cost-limit"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, text: str, expected: str) -> None:
+    file = tmp_path / "spec.yaml"
+    file.write_text(f"name: x\n{text}\n")
+    with pytest.raises(InvalidInput, match=f"gives {expected!r} a second time"):
+        grid.load(file)

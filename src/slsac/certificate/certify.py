@@ -66,7 +66,7 @@ Tick = Callable[[str, int, int], None]
 
 
 def certify(
-    run: Path,
+    run: str | Path,
     episodes: int = 200,
     *,
     deterministic: bool = True,
@@ -84,6 +84,7 @@ def certify(
         env: needed where the run was made on an env object or a function.
         trust_env: import the module that the run's files name from the working directory too.
     """
+    run = Path(run)
     require_confidence(confidence)
     require_episodes(episodes, least=2, most=MOST_EPISODES)
     if seed is not None:

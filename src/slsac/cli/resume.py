@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
     from slsac.config.overrides import with_overrides
     from slsac.display import Terminal
     from slsac.runs import config_file
-    from slsac.runs.steps import completed_step
+    from slsac.runs.steps import completed_step, reached_step
     from slsac.training import launch
 
     folder = Path(options.run)
@@ -42,6 +42,15 @@ def run(options: argparse.Namespace) -> int:
             f"steps is {config.steps}; {folder} is complete at step {completed}: pass --steps "
             f"above {completed} to train it further, or start a new run"
         )
+    if completed and reached_step(folder) == 0:
+        kept = (
+            f"{folder} is complete at step {completed:,} and keeps no checkpoint: it can be "
+            "evaluated, certified and exported, but not trained further"
+        )
+        if options.steps is not None:
+            raise InvalidInput(f"steps is {config.steps}; {kept}")
+        print(kept)
+        return 0
     if completed >= config.steps:
         print(f"{folder} is complete at step {completed:,}; pass --steps N to train it further")
         return 0

@@ -216,10 +216,13 @@ def _train_seeds(
 
 def announce(trainer: Trainer, display: Terminal) -> None:
     """Say what is trained, under which limit, and when learning takes place."""
+    from slsac.formatting import percent
     from slsac.stats.bounds import discounted_cost_limit
 
     config, spec = trainer.config, trainer.spec
     discounted = discounted_cost_limit(config.cost_limit, config.cost_critic.discount, spec.horizon)
+    mean = config.multiplier.signal == "mean"
+    limited = "all" if mean else f"the worst {percent(config.tail_fraction)} of"
     display.note(
         f"{config.algo} on {config.env}, seed {config.seed}, {config.steps:,} steps; "
         f"observations {spec.observation_size}, actions {spec.action_size}, "
@@ -227,7 +230,7 @@ def announce(trainer: Trainer, display: Terminal) -> None:
     )
     display.note(
         f"cost limit {config.cost_limit:g} per episode, undiscounted ({discounted:.4g} discounted "
-        f"at {config.cost_critic.discount:g}); tail fraction {config.tail_fraction:g}; "
+        f"at {config.cost_critic.discount:g}), for the mean of {limited} episodes; "
         f"run directory {trainer.run}"
     )
     display.note(trainer.schedule)
@@ -235,17 +238,19 @@ def announce(trainer: Trainer, display: Terminal) -> None:
 
 def train_to_end(trainer: Trainer, display: Terminal, callbacks: Sequence[Any]) -> int:
     """Train to the run's last step, evaluate, and return the exit code; closes the trainer."""
+    from slsac.envs.imports import needs_trust
     from slsac.runs.layout import CONFIG, EXACT_LOGS, POLICY
     from slsac.runs.steps import reached_step
     from slsac.training import launch
     from slsac.training.failures import MACHINE_FAILURES
 
+    trust = " --trust-env" if needs_trust(trainer.config.env) else ""
     try:
         launch.train(trainer, trainer.config.steps, callbacks)
     except KeyboardInterrupt:
         display.note(
             f"stopped at step {trainer.step:,}, saved at step {reached_step(trainer.run):,}; "
-            f"continue: slsac resume {trainer.run}"
+            f"continue: slsac resume {trainer.run}{trust}"
         )
         return 130
     except MACHINE_FAILURES as error:
@@ -254,6 +259,6 @@ def train_to_end(trainer: Trainer, display: Terminal, callbacks: Sequence[Any]) 
         trainer.close()
     display.note(
         f"results are in {trainer.run}: {', '.join((CONFIG, *EXACT_LOGS, POLICY))}; "
-        f"evaluate again with `slsac evaluate {trainer.run}`"
+        f"evaluate again with `slsac evaluate {trainer.run}{trust}`"
     )
     return 0

@@ -142,6 +142,15 @@ def _part(hint: Any) -> type | None:
     return None
 
 
+ELSEWHERE = {
+    "lr": "learning_rate", "total_timesteps": "steps", "total_steps": "steps", "gamma": "discount",
+    "tau": "polyak", "buffer_size": "replay_capacity", "learning_starts": "warmup_steps",
+    "ent_coef": "temperature", "n_envs": "num_envs", "n_steps": "steps_per_epoch",
+    "net_arch": "hidden", "cost_threshold": "cost_limit", "eval_episodes": "evaluation_episodes",
+}  # fmt: skip
+"""What other libraries call a field."""
+
+
 def _unknown_field(name: str, known: list[str]) -> InvalidInput:
     """The error for a field that does not exist; its own name elsewhere is the best suggestion."""
     for kind, learning in ((OffPolicyConfig, "off-policy"), (OnPolicyConfig, "on-policy")):
@@ -150,7 +159,9 @@ def _unknown_field(name: str, known: list[str]) -> InvalidInput:
                 f"config field {name!r} is for {learning} algorithms only; leave it out, or choose "
                 "another algo"
             )
-    same_leaf = [other for other in known if other.rpartition(".")[2] == name.rpartition(".")[2]]
+    leaf = name.rpartition(".")[2]
+    leaf = ELSEWHERE.get(leaf, leaf)
+    same_leaf = [other for other in known if other.rpartition(".")[2] == leaf]
     if same_leaf:
         return InvalidInput(
             f"config field {brief(name)} does not exist; did you mean {' or '.join(same_leaf)}?"

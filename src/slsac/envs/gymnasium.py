@@ -54,7 +54,8 @@ class GymnasiumEnv:
         own_limit: int | None
         if isinstance(env, str):
             self.env: Any = make_registered(env, render_mode)
-            own_limit = registered_spec(env).max_episode_steps
+            # A registered entry point may add a limit of its own.
+            own_limit = registered_spec(env).max_episode_steps or _time_limit(self.env)
         else:
             self.env = call_factory(env) if is_factory(env) else env
             own_limit = _time_limit(self.env)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import importlib.machinery
 import os
 import sys
 from collections.abc import Iterator
@@ -40,6 +41,15 @@ def import_installed(env_id: str) -> None:
                 "installed; pass --trust-env (trust_env=True) to import it from the working "
                 "directory"
             )
+
+
+def needs_trust(env_id: str) -> bool:
+    """Whether `import_installed` would refuse an env that training has imported."""
+    module, colon, _ = env_id.rpartition(":")
+    if not colon or env_id.startswith("custom:"):
+        return False
+    with _without_working_directory():
+        return importlib.machinery.PathFinder.find_spec(module.partition(".")[0]) is None
 
 
 def _module_of(env_id: str) -> str | None:

@@ -117,6 +117,17 @@ class Copies(NamedTuple):
 
     training: Callable[[], SafeEnv]
     evaluation: Callable[[], SafeEnv]
+    ours: bool
+    """Whether the run made its first env, and so closes it; an object stays open, as its user may
+    need it again."""
+
+    def apart_from(self, first: SafeEnv) -> Copies:
+        """The same, but a user's function that gives the run's first env again is refused: an
+        evaluation would play in the middle of a training episode."""
+        return self._replace(
+            training=functools.partial(_another_than, first, self.training),
+            evaluation=functools.partial(_another_than, first, self.evaluation),
+        )
 
 
 def copies_of(source: Any) -> Copies:
@@ -125,7 +136,23 @@ def copies_of(source: Any) -> Copies:
     return Copies(
         functools.partial(_make_another, another_env(source)),
         functools.partial(_make_another, for_evaluation(source)),
+        isinstance(source, str) or is_factory(source),
     )
+
+
+def _another_than(first: SafeEnv, make: Callable[[], SafeEnv]) -> SafeEnv:
+    env = make()
+    if _own(env) is _own(first):
+        raise InvalidInput(
+            "env is a function that returned the same environment twice; it must make a new one "
+            "at each call"
+        )
+    return env
+
+
+def _own(env: Any) -> Any:
+    """The user's own object within wrappers."""
+    return getattr(getattr(env, "env", env), "unwrapped", env)
 
 
 def _make_another(source: Any) -> SafeEnv:

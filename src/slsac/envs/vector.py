@@ -6,17 +6,20 @@ pipes carry only a few bytes: what to do, and that it is done.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
+import os
 import pickle
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from slsac.envs.contract import as_observation, as_step
+from slsac.envs.registry import Copies
 from slsac.envs.sources import close_env
 from slsac.envs.worker import WorkerEnv
 from slsac.errors import EnvFailed, InvalidInput, env_failure, env_failures
@@ -98,8 +101,9 @@ def reset_slice(envs: Mapping[int, SafeEnv], seeds: Mapping[int, int], buffers: 
 class InProcess:
     """All environments in this process, stepped in turn; only a `WorkerEnv` has its own process."""
 
-    def __init__(self, envs: Sequence[SafeEnv]) -> None:
+    def __init__(self, envs: Sequence[SafeEnv], *, close_first: bool = True) -> None:
         self._envs = dict(enumerate(envs))
+        self._ours = envs if close_first else envs[1:]
         self._buffers = Buffers(envs[0].spec, len(envs))
 
     def reset(self, seeds: Mapping[int, int]) -> np.ndarray:
@@ -111,11 +115,13 @@ class InProcess:
         return self._buffers.as_step(step_slice(self._envs, self._buffers))
 
     def close(self) -> None:
-        for env in self._envs.values():
+        for env in self._ours:
             close_env(env)
 
 
 INVALID, FAILED = b"!", b"?"
+SAFE_PATH = "PYTHONSAFEPATH"
+"""Python's variable that does what its flag -P does."""
 
 
 def sendable(make_env: Callable[[], SafeEnv], processes: int) -> bytes:
@@ -129,6 +135,20 @@ def sendable(make_env: Callable[[], SafeEnv], processes: int) -> bytes:
             f"worker_processes is {processes}; it must be 0 for an environment that cannot be sent "
             f"to another process ({error}); a function that makes the environment usually can"
         ) from error
+
+
+@contextlib.contextmanager
+def _safe_path() -> Iterator[None]:
+    """Python processes that start meanwhile import nothing from the working directory."""
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[SAFE_PATH]
+        else:
+            os.environ[SAFE_PATH] = before
 
 
 class Workers:
@@ -154,7 +174,8 @@ class Workers:
                 args=(theirs, sent, spec, num_envs, indices, memory),
                 daemon=True,
             )
-            process.start()
+            with _safe_path():
+                process.start()
             theirs.close()
             self._pipes.append(pipe)
             self._processes.append(process)
@@ -248,21 +269,27 @@ def _work(
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass
     except InvalidInput as error:
-        pipe.send_bytes(INVALID + str(error).encode())
+        _report(pipe, INVALID, error)
     except EnvFailed as error:
-        pipe.send_bytes(FAILED + str(error).encode())
+        _report(pipe, FAILED, error)
     except Exception as error:
-        pipe.send_bytes(FAILED + str(env_failure(error)).encode())
+        _report(pipe, FAILED, env_failure(error))
     finally:
         for env in envs.values():
             close_env(env)
 
 
-def build(
-    env: SafeEnv, make_another: Callable[[], SafeEnv], num_envs: int, processes: int
-) -> VectorEnv:
+def _report(pipe: Connection, kind: bytes, error: Exception) -> None:
+    with contextlib.suppress(OSError):  # after another worker's error nobody listens
+        pipe.send_bytes(kind + str(error).encode())
+
+
+def build(env: SafeEnv, copies: Copies, num_envs: int, processes: int) -> VectorEnv:
     """``num_envs`` environments; ``env`` is the first of them if they are in this process."""
     if processes == 0:
-        return InProcess([env, *(make_another() for _ in range(num_envs - 1))])
-    close_env(env)
-    return Workers(make_another, env.spec, num_envs, processes)
+        another = copies.apart_from(env).training
+        others = (another() for _ in range(num_envs - 1))
+        return InProcess([env, *others], close_first=copies.ours)
+    if copies.ours:
+        close_env(env)
+    return Workers(copies.training, env.spec, num_envs, processes)

@@ -53,6 +53,10 @@ class InOwnProcess:
         return InOwnProcess(for_certificate(self.make))
 
 
+MOST_SECONDS = 1e6
+"""The longest wait that the system can be asked for, a little below 2^31 milliseconds."""
+
+
 class WorkerEnv:
     """The env that ``make`` makes, in a process of its own.
 
@@ -83,6 +87,8 @@ class WorkerEnv:
         self._restarts = 0
         self._closed = False
         self.spec: EnvSpec
+        self.note: str | None
+        """What a user should know of how the env is understood."""
         try:
             self._start()
         except _Died as death:
@@ -144,14 +150,15 @@ class WorkerEnv:
         import cloudpickle
 
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from slsac.envs.worker import serve; serve()"],
+            # -P: no module of the working directory stands in for one that is installed.
+            [sys.executable, "-P", "-c", "from slsac.envs.worker import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         )
         self._finalise = weakref.finalize(self, _stop, self._process)
         self._send(cloudpickle.dumps(self._make))
-        self.spec = self._receive(SECONDS_TO_START)
+        self.spec, self.note = self._receive(SECONDS_TO_START)
 
     def _request(self, message: tuple[Any, ...]) -> Any:
         """The answer to ``message``; a process that dies is replaced."""
@@ -255,10 +262,12 @@ class WorkerEnv:
 
     def _await_answer(self, answers: IO[bytes], more_seconds: float) -> None:
         """Kill the process and raise EnvFailed where no answer comes in time."""
-        if (
-            self._seconds is None
-            or select.select([answers], [], [], self._seconds + more_seconds)[0]
-        ):
+        if self._seconds is None:
+            return
+        waiting = select.poll()  # select.select knows no file beyond the 1,024th
+        waiting.register(answers, select.POLLIN)
+        seconds = min(self._seconds + more_seconds, MOST_SECONDS)
+        if waiting.poll(1000 * seconds):
             return
         self._process.kill()
         raise EnvFailed(
@@ -302,7 +311,7 @@ def serve() -> None:
             try:
                 if env is None:
                     env = pickle.loads(message)()
-                    result = env.spec
+                    result = env.spec, getattr(env, "note", None)
                 else:
                     method, *arguments = message
                     result = getattr(env, method)(*arguments)

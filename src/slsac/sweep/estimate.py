@@ -16,6 +16,7 @@ from slsac.report.read import without_seed
 from slsac.runs import config_file
 from slsac.runs.layout import TIMING
 from slsac.runs.log import read_lines
+from slsac.runs.provenance import cpu_model
 from slsac.sweep.schedule import ScheduledTrial
 from slsac.sweep.spec import Trial
 
@@ -33,6 +34,7 @@ class TimedRun(NamedTuple):
     run: Path
     config: Config
     cores: int
+    cpu: str
     steps_per_second: float
 
 
@@ -44,6 +46,8 @@ class Speed(NamedTuple):
     """A run that it was measured in."""
     runs: int
     """How many runs it is the median of."""
+    same_cpu: bool
+    """Whether they were made on this machine's processor; others may be much faster or slower."""
 
 
 def timed_runs(folders: Sequence[Path]) -> list[TimedRun]:
@@ -58,7 +62,8 @@ def timed_runs(folders: Sequence[Path]) -> list[TimedRun]:
             continue
         # Seeds that learn together share a process, which says nothing about one alone.
         if rate is not None and provenance.get("together", 1) == 1:
-            timed.append(TimedRun(run, config, provenance.get("cores", 0), rate))
+            cores, cpu = provenance.get("cores", 0), str(provenance.get("cpu", "unknown"))
+            timed.append(TimedRun(run, config, cores, cpu, rate))
     return timed
 
 
@@ -78,8 +83,11 @@ def expected_speed(trial: Trial, cores: int, runs: Sequence[TimedRun]) -> Speed 
     ]
     if not similar:
         return None
+    here = cpu_model()
+    same = [run for run in similar if run.cpu == here]
+    similar = same or similar
     rate = statistics.median(run.steps_per_second for run in similar)
-    return Speed(rate, similar[0].run, len(similar))
+    return Speed(rate, similar[0].run, len(similar), bool(same))
 
 
 def makespan(durations: Sequence[float], workers: int) -> float:
@@ -121,7 +129,8 @@ def describe(
         durations.append((steps - step) / speed.steps_per_second)
         lines.append(
             f"{name:<{width}}  {begin}; {duration(durations[-1])} at "
-            f"{speed.steps_per_second:.0f} steps/s (median of {speed.runs}, like {speed.source})"
+            f"{speed.steps_per_second:.0f} steps/s (median of {speed.runs}, like {speed.source}"
+            f"{'' if speed.same_cpu else ', on another processor'})"
         )
     left = len(durations) + unknown
     total = f"{len(schedule)} trials, {left} to run, {cores} core(s) each, {workers} at once"

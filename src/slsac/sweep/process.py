@@ -58,7 +58,8 @@ def launch(job: Job) -> subprocess.Popen[bytes]:
     with open(log, "ab") as output:
         process = subprocess.Popen(
             # The run is named for whoever looks at the list of processes.
-            [sys.executable, "-m", "slsac", "sweep-trial", job.run],
+            # -P: nothing of the working directory stands in for what is installed.
+            [sys.executable, "-P", "-m", "slsac", "sweep-trial", job.run],
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -86,10 +86,30 @@ def find(name: str) -> Path:
     )
 
 
+def _refuse_repeated_keys(node: Any, seen: set[int]) -> None:
+    """Raise YAMLError for a key that a mapping has twice, of which YAML keeps the last."""
+    if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
+        return
+    seen.add(id(node))  # an alias may point to what holds it
+    if isinstance(node, yaml.MappingNode):
+        known = set()
+        for key, _ in node.value:
+            name = str(key.value).replace("-", "_")
+            if name in known and name != "<<":
+                line = key.start_mark.line + 1
+                raise yaml.YAMLError(f"line {line} gives {key.value!r} a second time")
+            known.add(name)
+    for part in node.value:
+        for inner in part if isinstance(part, tuple) else (part,):
+            _refuse_repeated_keys(inner, seen)
+
+
 def load(path: Path) -> Spec:
     """The spec in a YAML file; errors name the file, the field, its value and what is allowed."""
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        _refuse_repeated_keys(yaml.compose(text, Loader=yaml.SafeLoader), set())
+        values = yaml.safe_load(text)
         schema.require_modest(values)
     except FileNotFoundError:
         raise InvalidInput(f"spec {str(path)!r} does not exist; it must be a YAML file") from None

@@ -77,6 +77,9 @@ class Cohort:
 
     def finish(self) -> None:
         """Writes the final state, policy and evaluation of every run."""
+        # All are saved before the first evaluation, which may be interrupted.
+        for trainer in self.trainers:
+            trainer.save_final()
         for trainer in self.trainers:
             trainer.finish()
 

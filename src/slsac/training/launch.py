@@ -21,7 +21,6 @@ from slsac.envs import (
     copies_of,
     env_source,
     import_installed,
-    is_factory,
     make_env,
     with_timeout,
 )
@@ -153,7 +152,7 @@ def start(
     if note := getattr(training_env, "note", None):
         display.note(note)
     with claimed(run, overwrite=overwrite) as lock, contextlib.ExitStack() as opened:
-        _close_after(opened, training_env, source)
+        _close_after(opened, training_env, copies)
         trainer = KINDS[type(config)].trainer(
             config, run, training_env, copies, display, lock, new=True
         )
@@ -187,22 +186,22 @@ def tried_env(env: Any, config: Config) -> tuple[SafeEnv, Copies]:
     source = env_source(env, config)
     tried = make_env(source)
     with contextlib.ExitStack() as opened:
-        _close_after(opened, tried, source)
+        copies = copies_of(source)
+        _close_after(opened, tried, copies)
         try:
             with env_failures():
                 as_observation(tried.reset(0), tried.spec)
                 as_step(tried.step(np.zeros(tried.spec.action_size, np.float32)), tried.spec)
         except EnvFailed as error:
             raise EnvFailed(f"the environment failed in its first step: {error}") from error
-        copies = copies_of(source)
         KINDS[type(config)].check(config, tried.spec, copies)
         opened.pop_all()
     return tried, copies
 
 
-def _close_after(opened: contextlib.ExitStack, env: SafeEnv, source: Any) -> None:
+def _close_after(opened: contextlib.ExitStack, env: SafeEnv, copies: Copies) -> None:
     """Has a failed start close the env that it made; one that it was given stays open."""
-    if isinstance(source, str) or is_factory(source):
+    if copies.ours:
         opened.callback(close_env, env)
 
 
@@ -344,9 +343,9 @@ def resume(
     source = with_timeout(env_source(config.env if env is None else env, config), env_timeout)
     training_env, kind = make_env(source), KINDS[type(config)]
     with contextlib.ExitStack() as opened:
-        _close_after(opened, training_env, source)
-        config_file.require_same_task(training_env.spec, spec, config)
         copies = copies_of(source)
+        _close_after(opened, training_env, copies)
+        config_file.require_same_task(training_env.spec, spec, config)
         kind.check(config, training_env.spec, copies)
         lock = RunLock(run)
         opened.callback(lock.release)

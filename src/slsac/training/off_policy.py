@@ -165,8 +165,8 @@ class OffPolicyTrainer:
         new: bool,
     ) -> None:
         """A trainer at step 0; `slsac.training.launch` makes one, new or to be resumed."""
-        self.env = env
-        self.session = Session(config, run, env.spec, copies, display, lock)
+        self.env, self._env_is_ours = env, copies.ours
+        self.session = Session(config, run, env.spec, copies.apart_from(env), display, lock)
         self.agent = agents.build(config, env.spec)
         self.learner: Learner = SoloLearner(self.agent, config.seed)
         self._place = 0
@@ -405,7 +405,8 @@ class OffPolicyTrainer:
         """Gives up the run directory and the environments."""
         with contextlib.ExitStack() as closing:  # the other too where one fails
             closing.callback(self.session.close)
-            closing.callback(close_env, self.env)
+            if self._env_is_ours:
+                closing.callback(close_env, self.env)
 
     def _check_step(self, observation: np.ndarray, reward: float, cost: float) -> None:
         failures, episode = self.session.failures, self.session.episodes.count

@@ -88,7 +88,7 @@ class OnPolicyTrainer:
         Args:
             new: not read here; a run of this kind has no replay to make or to find.
         """
-        self.session = Session(config, run, env.spec, copies, display, lock)
+        self.session = Session(config, run, env.spec, copies.apart_from(env), display, lock)
         self.agent = agents.build(config, env.spec)
         init_key, self._action_key = jax.random.split(jax.random.PRNGKey(config.seed))
         self._update = jax.jit(self.agent.update)
@@ -104,7 +104,7 @@ class OnPolicyTrainer:
         if config.normalise_observations:
             self._moments = RunningMoments(env.spec.observation_size)
             self.session.keep(self._moments)
-        self._envs = vector.build(env, copies.training, config.num_envs, config.worker_processes)
+        self._envs = vector.build(env, copies, config.num_envs, config.worker_processes)
         self._collector = Collector(
             self._envs,
             env.spec,

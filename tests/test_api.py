@@ -401,15 +401,21 @@ def test_an_env_object_of_the_users_stays_open(tmp_path: Path) -> None:
     assert not env.unwrapped.closed
 
 
-def test_a_function_that_gives_one_env_twice_is_refused(tmp_path: Path) -> None:
-    env = gym.wrappers.TimeLimit(Guarded(), 10)
-    again = QUICK | {"evaluate_every_epochs": 1, "steps_per_epoch": 25, "overwrite": True}
-    for make in (lambda: env, lambda: gym.wrappers.TimeLimit(env.unwrapped, 10)):
-        agent = Agent("sac-lag", env=make, env_name="G", run=tmp_path / "run", **again)
-        with agent, pytest.raises(TrainingFailed, match="returned the same environment twice"):
-            agent.learn(60, progress=False)
-        with pytest.raises(InvalidInput, match="returned the same environment twice"):
-            Agent("ppo-lag", env=make, env_name="G", run=tmp_path / "ppo", num_envs=2)
+@pytest.mark.parametrize("wrapped_anew", [False, True])
+@pytest.mark.parametrize("algo", ["sac-lag", "ppo-lag"])
+def test_a_function_that_gives_one_env_twice_is_refused(
+    tmp_path: Path, wrapped_anew: bool, algo: str
+) -> None:
+    own = Guarded()
+    same = gym.wrappers.TimeLimit(own, 10)
+
+    def make() -> gym.Env:
+        return gym.wrappers.TimeLimit(own, 10) if wrapped_anew else same
+
+    quick = QUICK | {"evaluate_every_epochs": 1, "steps_per_epoch": 25}
+    settings = quick if algo == "sac-lag" else {"num_envs": 2}
+    with pytest.raises((InvalidInput, TrainingFailed), match="returned the same environment twice"):
+        Agent(algo, env=make, env_name="G", run=tmp_path, **settings).learn(60, progress=False)
 
 
 def test_actions_stay_within_bounds_that_float32_cannot_hold() -> None:

@@ -128,6 +128,7 @@ def short_rows(results: Sequence[GroupResult]) -> list[tuple[str, ...]]:
             short_name(env),
             f"{paper.episode_return:,g} / {paper.cost:g}",
             figures(entry, paper.episode_return),
+            f"{entry.cvar.mean:.1f}",
             f"{len(entry.group.runs)}",
             f"{entry.group.config.steps:,}",
             f"{sum(seconds) / len(seconds) / 3600:.1f}",
@@ -136,6 +137,6 @@ def short_rows(results: Sequence[GroupResult]) -> list[tuple[str, ...]]:
 
 
 SHORT_HEADER = ("return / cost, limit 25", "SL-SAC in the paper, 1,000,000 steps", "SL-SAC 2",
-                "seeds", "its steps", "its hours on one core")  # fmt: skip
+                "cost of its worse half", "seeds", "its steps", "its hours on one core")  # fmt: skip
 HEADER = ("task", "paper's SL-SAC", "best safe published", "sl-sac here", "best baseline here",
           "sl-sac-2 here", "its seeds", "paper's return held after")  # fmt: skip

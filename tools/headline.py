@@ -137,6 +137,6 @@ def short_rows(results: Sequence[GroupResult]) -> list[tuple[str, ...]]:
 
 
 SHORT_HEADER = ("return / cost, limit 25", "SL-SAC in the paper, 1,000,000 steps", "SL-SAC 2",
-                "cost of its worse half", "seeds", "its steps", "its hours on one core")  # fmt: skip
+                "cost of its worse half", "seeds", "steps", "hours on one core")  # fmt: skip
 HEADER = ("task", "paper's SL-SAC", "best safe published", "sl-sac here", "best baseline here",
           "sl-sac-2 here", "its seeds", "paper's return held after")  # fmt: skip

@@ -22,7 +22,7 @@ from slsac.certificate.contents import Calibration, NotCalibrated, QuantileError
 from slsac.errors import InvalidInput
 from slsac.formatting import cost_digits, extra_means, number, percent
 from slsac.report.aggregate import GroupResult, finished_runs
-from slsac.report.published import reference
+from slsac.report.published import ALGORITHM_ORDER, reference
 from slsac.report.read import Run, command, group_runs
 from slsac.report.table import summarise_runs
 from slsac.runs import config_file, layout
@@ -33,6 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "results"
 README = ROOT / "README.md"
 SUMMARY_PAGE = ROOT / "docs" / "results.md"
+RUNS_PAGE = ROOT / "docs" / "results" / "all-runs.md"
 CERTIFICATE_PAGE = ROOT / "docs" / "results" / "certificates.md"
 TASK_PAGES = {
     "SafetyAntVelocity-v1": "ant",
@@ -88,6 +89,7 @@ def pages() -> dict[Path, str]:
             HEADLINE,
         ),
         SUMMARY_PAGE: summary_page(summary.results, summary.runs),
+        RUNS_PAGE: with_block(RUNS_PAGE.read_text(), summary_table(summary.results)),
         CERTIFICATE_PAGE: with_block(CERTIFICATE_PAGE.read_text(), certificate_table()),
     }
     for env, name in TASK_PAGES.items():
@@ -101,7 +103,7 @@ def pages() -> dict[Path, str]:
 
 def summary_page(results: Sequence[GroupResult], runs: Sequence[Run]) -> str:
     """docs/results.md with its tables."""
-    text = with_block(SUMMARY_PAGE.read_text(), summary_table(results))
+    text = SUMMARY_PAGE.read_text()
     text = with_block(text, markdown(headline.HEADER, headline.rows(results)), HEADLINE)
     return with_block(text, markdown(beside.HEADER, beside.rows(runs)), BESIDE)
 
@@ -111,14 +113,17 @@ def summary_table(results: Sequence[GroupResult]) -> str:
     header = ("task", "algorithm", "steps", "return", "cost", "CVaR", "over limit", "published",
               "status")  # fmt: skip
     rows = []
-    for entry in results:
-        if not figures.follows_the_paper(entry.group):
-            continue
+    shown = [entry for entry in results if figures.follows_the_paper(entry.group)]
+    tasks = list(dict.fromkeys(entry.group.env for entry in results))
+    shown.sort(key=lambda entry: (
+        tasks.index(entry.group.env), ALGORITHM_ORDER.index(entry.group.algo)
+    ))  # fmt: skip
+    for entry in shown:
         config = entry.group.config
         published = reference(config.algo, config.env)
         digits = cost_digits(config.cost_limit)
         rows.append((
-            f"[{figures.short_name(config.env)}](results/{TASK_PAGES[config.env]}.md)",
+            f"[{figures.short_name(config.env)}]({TASK_PAGES[config.env]}.md)",
             config.algo,
             f"{config.steps:,}",
             f"{entry.episode_return.mean:,.1f}",

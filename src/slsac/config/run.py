@@ -37,7 +37,8 @@ class RunConfig:
     """Environment steps in all. On-policy: a multiple of num_envs, and steps after the last whole
     epoch are not learned from."""
     cost_limit: float
-    """Largest allowed cost of an episode, undiscounted."""
+    """Limit on an episode's undiscounted cost: on the mean of the worst tail_fraction of episodes,
+    or of all where multiplier.signal is mean. Single episodes may exceed it."""
     tail_fraction: float
     """Share eps of worst outcomes that CVaR averages; 1 is the plain mean."""
     batch_size: int

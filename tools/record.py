@@ -22,9 +22,9 @@ from slsac.certificate.contents import Calibration, NotCalibrated, QuantileError
 from slsac.errors import InvalidInput
 from slsac.formatting import cost_digits, extra_means, number, percent
 from slsac.report.aggregate import GroupResult, finished_runs
-from slsac.report.published import ALGORITHM_ORDER, reference
+from slsac.report.published import reference
 from slsac.report.read import Run, command, group_runs
-from slsac.report.table import summarise_runs
+from slsac.report.table import algorithms, summarise_runs
 from slsac.runs import config_file, layout
 from slsac.runs.steps import completed_step
 from tools import beside, figures, headline
@@ -115,8 +115,9 @@ def summary_table(results: Sequence[GroupResult]) -> str:
     rows = []
     shown = [entry for entry in results if figures.follows_the_paper(entry.group)]
     tasks = list(dict.fromkeys(entry.group.env for entry in results))
+    order = algorithms(entry.group for entry in shown)
     shown.sort(key=lambda entry: (
-        tasks.index(entry.group.env), ALGORITHM_ORDER.index(entry.group.algo)
+        tasks.index(entry.group.env), order.index(entry.group.algo)
     ))  # fmt: skip
     for entry in shown:
         config = entry.group.config

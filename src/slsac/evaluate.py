@@ -17,7 +17,7 @@ from slsac.stats.summary import Evaluation, stack_extras
 from slsac.types import SafeEnv
 
 MOST_EPISODES = 1_000_000
-"""Of one evaluation, whose seeds are all drawn before the first begins."""
+"""The most of one evaluation: all seeds are drawn before the first episode."""
 
 
 def evaluate(
@@ -53,7 +53,7 @@ def evaluate(
 def require_episodes(
     episodes: int, least: int = 1, most: int = MOST_EPISODES, *, name: str = "episodes"
 ) -> None:
-    """Raise InvalidInput unless so many episodes can be asked for, by an argument ``name``."""
+    """Raise InvalidInput unless ``episodes`` is in [least, most]; the message calls it ``name``."""
     if not least <= episodes <= most:
         raise InvalidInput(
             f"{name} is {brief(episodes)}; it must be at least {least} and at most {most:,}"

@@ -34,7 +34,7 @@ def one_line(text: str) -> str:
 
 
 def outward(value: float, decimals: int, towards: Towards) -> float:
-    """The next number with so many decimals that is not below ``value``, or not above it.
+    """``value`` rounded to ``decimals`` places: never below it (up), or never above it (down).
 
     A bound goes towards its own side: the nearest number may promise more than is proven.
     """
@@ -69,7 +69,7 @@ def number(
 
 
 def significant(value: float, digits: int, towards: Towards | None = None) -> str:
-    """``value`` with so many significant digits, but all of its whole part, and no final zeros."""
+    """``value`` with ``digits`` significant digits, but its whole part in full; no final zeros."""
     decimals = max(0, _decimals(value, digits))
     return f"{outward(value, decimals, towards) if towards else round(value, decimals):.12g}"
 

@@ -128,11 +128,9 @@ def langevin(
         raise InvalidInput(
             f"clip_mode is {clip_mode!r}; it must be one of {', '.join(get_args(ClipMode))}"
         )
-    if not inverse_temperature >= 0.0:
-        raise InvalidInput(f"inverse_temperature is {inverse_temperature}; it must be at least 0")
     if not clip > 0.0:
         raise InvalidInput(f"clip is {clip}; it must be above 0")
-    noise_std = (2.0 * learning_rate * inverse_temperature) ** 0.5
+    noise_std = _noise_std(learning_rate, inverse_temperature)
 
     def init(params: optax.Params) -> LangevinState:
         zeros = jax.tree.map(jnp.zeros_like, params)
@@ -149,8 +147,7 @@ def langevin(
         second = jax.tree.map(
             lambda v, g: beta2 * v + (1.0 - beta2) * g * g, state.second_moment, gradient
         )
-        flat, unravel = ravel_pytree(gradient)
-        noise = unravel(fast_normal(jax.random.fold_in(state.key, state.updates), flat.size))
+        noise = _noise_like(gradient, state.key, state.updates)
 
         def move(g: jax.Array, m: jax.Array, v: jax.Array, xi: jax.Array) -> jax.Array:
             direction = drift(g, m, v + epsilon)
@@ -198,6 +195,18 @@ def preconditioned_asgld(
     return langevin(learning_rate, lambda g, m, v: m * jax.lax.rsqrt(v), noise_scale, **options)
 
 
+def _noise_std(learning_rate: float, inverse_temperature: float) -> float:
+    if not inverse_temperature >= 0.0:
+        raise InvalidInput(f"inverse_temperature is {inverse_temperature}; it must be at least 0")
+    return (2.0 * learning_rate * inverse_temperature) ** 0.5
+
+
+def _noise_like(tree: optax.Updates, key: jax.Array, update: jax.Array) -> optax.Updates:
+    """Standard normal noise for every entry, that of one update."""
+    flat, unravel = ravel_pytree(tree)
+    return unravel(fast_normal(jax.random.fold_in(key, update), flat.size))
+
+
 def langevin_adam(
     learning_rate: float,
     *,
@@ -208,7 +217,7 @@ def langevin_adam(
     epsilon: float = 1e-8,
 ) -> optax.GradientTransformation:
     """Adam, bias correction included, with isotropic Langevin noise behind it."""
-    std = (2.0 * learning_rate * inverse_temperature) ** 0.5
+    std = _noise_std(learning_rate, inverse_temperature)
     return optax.chain(optax.adam(learning_rate, beta1, beta2, epsilon), add_noise(std, key))
 
 
@@ -226,8 +235,7 @@ def add_noise(std: float, key: jax.Array) -> optax.GradientTransformation:
     def update(
         updates: optax.Updates, state: NoiseState, params: optax.Params | None = None
     ) -> tuple[optax.Updates, NoiseState]:
-        flat, unravel = ravel_pytree(updates)
-        noise = unravel(fast_normal(jax.random.fold_in(state.key, state.updates), flat.size))
+        noise = _noise_like(updates, state.key, state.updates)
         updates = jax.tree.map(lambda leaf, xi: leaf + std * xi, updates, noise)
         return updates, NoiseState(state.updates + 1, state.key)
 

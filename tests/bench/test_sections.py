@@ -53,7 +53,7 @@ def test_a_page_without_marks_is_left_alone(tmp_path: Path, capsys: pytest.Captu
         (["--rounds", "0"], "rounds is 0; it must be at least 1"),
         (["--steps", "0"], "steps is 0; it must be at least 1"),
         (["--env", "SafetyAntVelocty-v1"], "did you mean SafetyAntVelocity-v1"),
-        (["--algos", "ppo-lag"], "algo is ppo-lag; here it must be an off-policy algorithm"),
+        (["--algos", "ppo-lag"], "algo is ppo-lag; it must be an off-policy algorithm"),
     ],
 )
 def test_a_wrong_argument_gets_one_line(

@@ -129,7 +129,7 @@ def boxes(texts: Iterable[Text]) -> list[Bbox]:
 @pytest.mark.parametrize("steps", [5_000, 1_000_000, 10_000_000])
 def test_the_labels_of_an_axis_do_not_collide(tmp_path: Path, steps: int) -> None:
     make_run(tmp_path / "a", steps=steps)
-    figure = curves_figure(group_runs(find_runs([tmp_path]))[0], None, ["return", "cost"])
+    figure = curves_figure(group_runs(find_runs([tmp_path]))[0], ["return", "cost"])
     FigureCanvasAgg(figure).draw()
     for axis in figure.axes:
         labels = boxes(axis.get_xticklabels())
@@ -144,7 +144,7 @@ def test_the_labels_of_limits_stand_beside_the_panel_and_apart(tmp_path: Path) -
         run = make_run(tmp_path / name, cost_limit=limit)
         log = run / "episodes.jsonl"
         log.write_text(log.read_text().replace('"cost": 90.0', '"cost": 2000.0'))
-    figure = curves_figure(group_runs(find_runs([tmp_path]))[0], None, ["cost"])
+    figure = curves_figure(group_runs(find_runs([tmp_path]))[0], ["cost"])
     FigureCanvasAgg(figure).draw()
     (panel,) = figure.axes
     low, high = boxes(text for text in panel.texts if "limit" in text.get_text())
@@ -176,7 +176,7 @@ def test_one_epoch_is_a_point_on_the_axis_of_the_run(
     run = make_run(tmp_path / "runs" / "a")
     log = run / "progress.jsonl"
     log.write_text(log.read_text().splitlines()[0] + "\n")
-    figure = curves_figure(group_runs(find_runs([tmp_path]))[0], None, ["multiplier", "cost"])
+    figure = curves_figure(group_runs(find_runs([tmp_path]))[0], ["multiplier", "cost"])
     for axis in figure.axes:
         assert axis.get_xlim() == (0.0, 10_300.0)
     (line,) = figure.axes[0].get_lines()

@@ -13,7 +13,7 @@ from slsac.types import EnvSpec
 
 
 def build(config: Config, spec: EnvSpec) -> off_policy.OffPolicyAgent | on_policy.OnPolicyAgent:
-    """The functions ``init``, ``explore``, ``predict`` and ``update`` of the configured agent."""
+    """The configured agent's functions; both kinds have init, predict, sample and update."""
     if isinstance(config, OffPolicyConfig):
         return off_policy.build(config, spec)
     return on_policy.build(config, spec)

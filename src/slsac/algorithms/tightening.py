@@ -69,8 +69,8 @@ class Tightening:
     def end_episode(self, critic: object, *, terminated: bool) -> None:
         """Compares the finished episode with what the critic says of its beginning."""
         first, self._first = self._first, None
-        # A critic looks beyond a time limit, and one that continues also beyond the task's end; the
-        # sum does not. Where that weighs, they differ.
+        # A critic looks past a time limit, and past the task's end if it continues there; the sum
+        # does not. They are compared only where the rest is negligible.
         complete = (terminated and self._ends) or self._weight < NEGLIGIBLE
         if not self.on or first is None or not complete:
             return

@@ -62,7 +62,7 @@ def around(page: Path, name: str) -> tuple[str, str]:
     """The text of ``page`` before and after a section, its marks included."""
     start, end = f"<!-- bench: {name} -->", f"<!-- end of {name} -->"
     if not page.is_file():
-        raise InvalidInput(f"page is {page}, which is not a file")
+        raise InvalidInput(f"page is {str(page)!r}; it must be a file")
     before, mark, rest = page.read_text(encoding="utf-8").partition(start)
     _, end_mark, after = rest.partition(end)
     if not mark or not end_mark:

@@ -56,7 +56,7 @@ from slsac.training.units import Units
 TAIL_FRACTIONS = (0.1, 0.05, 0.01)
 """Stated beside the tail fraction of training."""
 MOST_EPISODES = 20_000
-"""Its exact bounds take a minute after so many, and four times as long after twice as many."""
+"""The exact bounds take a minute at this size; the time grows with its square."""
 CALIBRATION_EPISODES = 30
 CHUNK = 20
 """Episodes between two reports of progress; every chunk has a seed of its own."""

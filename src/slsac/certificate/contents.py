@@ -44,7 +44,7 @@ class Protocol(NamedTuple):
     episodes: int
     actions: Literal["deterministic", "sampled"]
     confidence: float
-    """Of each bound by itself."""
+    """The confidence of each bound by itself."""
     seed: int
     max_step_cost: float | None
     """Largest possible cost of one step; None where it is unknown."""
@@ -103,7 +103,7 @@ class ViolationStatement(NamedTuple):
     episodes: int
     share: float
     upper_bound: float
-    """Of the share among all episodes, not only those played."""
+    """Bound on the share among all episodes, not only those played."""
     lower_bound: float
 
 
@@ -183,7 +183,7 @@ class NotCalibrated(NamedTuple):
 
     reason: str
     policy_sha256: str | None = None
-    """Of the policy that was played in vain; None if none was played."""
+    """The policy that was played in vain; None if none was played."""
 
 
 class Certificate(NamedTuple):

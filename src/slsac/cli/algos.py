@@ -9,7 +9,7 @@ HELP = "list the algorithms"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """It takes none."""
+    """This command has no arguments."""
 
 
 def run(options: argparse.Namespace) -> int:

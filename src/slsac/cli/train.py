@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HELP = "train an agent"
 ALGO = "sl-sac-2"
-"""What is trained where nobody says."""
+"""The algorithm trained when --algo is not given."""
 FLAGS = (
     "algo", "env", "steps", "seed", "seeds", "run", "overwrite", "from", "inexact", "init",
     "keep-replay", "keep-best", "stop-at", "track", "device", "env-timeout", "trust-env", "debug",

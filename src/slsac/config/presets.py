@@ -523,5 +523,5 @@ def off_policy_preset(algo: str, env: str) -> OffPolicyConfig:
     """The preset of an off-policy algorithm. Raise InvalidInput if ``algo`` is on-policy."""
     config = preset(algo, env)
     if not isinstance(config, OffPolicyConfig):
-        raise InvalidInput(f"algo is {algo}; here it must be an off-policy algorithm")
+        raise InvalidInput(f"algo is {algo}; it must be an off-policy algorithm")
     return config

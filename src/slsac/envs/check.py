@@ -132,7 +132,7 @@ class AsGymnasium:
 
 
 def _row(observation: Any, space: Any) -> np.ndarray:
-    """An observation as numbers to compare; none where it is not of ``space``, which is said."""
+    """An observation as a vector to compare; empty if it does not fit ``space``."""
     try:
         return as_vector(observation, space)
     except InvalidInput:

@@ -14,7 +14,7 @@ from slsac.errors import InvalidInput, brief
 from slsac.types import EnvSpec, Step
 
 LARGEST_NUMBER = float(np.finfo(np.float32).max)
-"""Of a reward or a cost: the networks and the replay hold them in single precision."""
+"""Largest reward or cost: networks and replay hold single precision."""
 
 TAKEN_NAMES = frozenset({
     "step", "final", "episodes", "return", "returns", "return_se", "return_cvar", "cost", "costs",

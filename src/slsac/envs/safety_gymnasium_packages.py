@@ -30,7 +30,7 @@ EXTRA = re.compile(r"""^(?P<requirement>[^;]+);(?P<marker>.*)extra\s*==\s*['"]sa
 def require_ready() -> None:
     """Raise InvalidInput, with what to run, unless the tasks' packages are here and fit.
 
-    A later engine than the reference is allowed and said once in each process.
+    A newer engine than the reference is allowed; a warning is printed once per process.
     """
     engine, package = _version("mujoco"), _version("safety-gymnasium")
     for name, version in (("mujoco", engine), ("safety-gymnasium", package)):

@@ -27,7 +27,7 @@ def call_factory(factory: Any) -> Any:
 
 
 def close_env(env: Any) -> None:
-    """Close an env; what goes wrong is said and ends nothing, for its work is done."""
+    """Close an env. A failure is printed, not raised: nothing depends on the env any more."""
     try:
         with env_failures():
             env.close()

@@ -162,13 +162,11 @@ def looks(groups: Sequence[Group], mark: dict[str, str]) -> dict[str, Look]:
 def write_curves(
     runs: Sequence[Path],
     out: Path,
-    mark: dict[str, str] | None = None,
     names: Sequence[str] = OF_EPISODES,
 ) -> None:
     """Draw the training curves of all runs at or below ``runs`` as PNG, SVG or PDF.
 
     Args:
-        mark: letters of settings, where the picture stands beside a table that has some.
         names: what to draw: return, cost, or any other figure that is logged after each epoch.
     """
     if out.suffix not in UNDATED:
@@ -181,7 +179,7 @@ def write_curves(
         ) from None
     groups = summarise_runs(runs).groups
     require_logged(groups, names)
-    figure = curves_figure(groups, mark, names)
+    figure = curves_figure(groups, names)
     out.parent.mkdir(parents=True, exist_ok=True)
     # The same runs give the same bytes, with text as text, which makes smaller files.
     with (
@@ -195,16 +193,13 @@ def write_curves(
     write_atomically(out, drawn.getvalue())
 
 
-def curves_figure(
-    groups: Sequence[Group], mark: dict[str, str] | None, names: Sequence[str]
-) -> Figure:
+def curves_figure(groups: Sequence[Group], names: Sequence[str]) -> Figure:
     """A row of panels for each task; see `write_curves`."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
     from matplotlib.ticker import MaxNLocator
 
-    own = marks(groups)
-    mark = own if mark is None else {settings: mark[settings] for settings in own}
+    mark = marks(groups)
     tasks = list(dict.fromkeys(group.env for group in groups))
     by_label = looks(groups, mark)
     panels = [(task, name) for task in tasks for name in names]

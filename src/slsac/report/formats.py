@@ -51,11 +51,11 @@ class Section(NamedTuple):
     """Lines to copy, such as commands."""
 
 
-def as_markdown(sections: Iterable[Section], level: int = 2) -> str:
+def as_markdown(sections: Iterable[Section]) -> str:
     style = {"plain": "{}", "bold": "**{}**", "grey": "*{}*"}
     text = []
     for section in sections:
-        text.append(f"{'#' * level} {section.title}\n")
+        text.append(f"## {section.title}\n")
         rows = [tuple(map(_markdown, section.header)), ("---",) * len(section.header)]
         for row in section.rows:
             rows.append(tuple(style[cell.style].format(_markdown(cell.text)) for cell in row))

@@ -140,7 +140,7 @@ def data(summary: Summary) -> dict[str, Any]:
     results = {id(result.group): result for result in summary.results}
     panels = []
     for (env, limit, stale), members in tasks(summary.groups).items():
-        # A mark is said where the algorithm alone would not tell two curves apart.
+        # Show the mark only where the algorithm alone would not tell two curves apart.
         often = {algo for algo, count in Counter(g.algo for g in members).items() if count > 1}
         limits = {group.config.cost_limit for group in summary.groups if group.env == env}
         parts = [env, f"limit {limit:g}" if len(limits) > 1 else "", "(stale)" if stale else ""]
@@ -271,7 +271,7 @@ def config_differences(groups: Sequence[Group]) -> Section:
     columns: dict[str, dict[str, Any]] = {}
     mark = marks(groups)
     for group in groups:
-        # The task and what a preset changes with it are said by the column's name.
+        # One column per algorithm and its settings; the task has a table of its own.
         label = " ".join(filter(None, (group.algo, mark.get(group.settings, ""))))
         values = {
             name: value

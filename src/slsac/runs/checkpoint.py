@@ -26,7 +26,7 @@ from slsac.runs.schema import Optional, flag, list_of, nullable, number, record,
 FINAL = "final"
 LAST = "last"
 """The end of the last episode (on-policy: epoch) before a run stopped, where that is newer than the
-newest step checkpoint. It leaves the rhythm of those as it is."""
+newest step checkpoint. Writing it does not shift when the next one of those is due."""
 STEP_NAME = re.compile(r"step-(\d{12})")
 KEPT = 2
 """So many of the newest checkpoints are kept to resume from: one may turn out damaged."""

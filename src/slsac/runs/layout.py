@@ -40,7 +40,7 @@ CERTIFICATE = "certificate.json"
 CERTIFICATE_PAGE = "certificate.html"
 CERTIFICATE_EPISODES = "certificate-episodes.json"
 ABOUT_POLICY = (CALIBRATION, CERTIFICATE, CERTIFICATE_PAGE, CERTIFICATE_EPISODES)
-"""What `slsac certify` leaves behind; it speaks of one policy, and goes with it."""
+"""Files that `slsac certify` writes. They describe one policy and are replaced with it."""
 
 REPLACED = ".replaced"
 """An old run's files, from the moment they are to be overwritten until the new run has begun."""

@@ -1,6 +1,6 @@
 """The logs of a run: append-only JSON lines, and TensorBoard.
 
-Write-only: nothing in training reads them back.
+Nothing that learns reads them back.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ LINES: dict[str, schema.Check] = {
 
 
 class RunLog:
+    """Writes a run's logs."""
+
     def __init__(self, run: Path) -> None:
         self._run = run
         self._tensorboard_wanted = True
@@ -163,7 +165,7 @@ def _key(name: str) -> str:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The records of one of a run's logs; a missing file has none, and a torn last line is none."""
+    """A log's records: none if the file is missing, and without a torn last line."""
     return parse_lines(path.read_bytes(), path) if path.exists() else []
 
 

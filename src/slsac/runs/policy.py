@@ -38,7 +38,7 @@ class TrainedRun(NamedTuple):
     """The agent's functions."""
     policy: Any
     policy_sha256: str
-    """Of its file."""
+    """SHA-256 of the policy's file."""
     steps: int
     """Environment steps that the policy has learned from."""
     cost_critic: Any | None

@@ -46,7 +46,7 @@ def parse_json(data: bytes, check: Check, name: str = "it") -> Any:
 
 
 def parse_tensors(data: bytes) -> dict[str, np.ndarray]:
-    """The arrays in a safetensors file. Raise Misfit where it is none, or has types of others."""
+    """The arrays in a safetensors file. Raise Misfit unless it is one, of types that numpy has."""
     try:
         return load_safetensors(data)
     except (SafetensorError, KeyError, ValueError, TypeError, OverflowError) as error:

@@ -21,7 +21,7 @@ def reached_step(run: Path) -> int:
 
 
 def logged_step(run: Path) -> int:
-    """The last step that the run's logs speak of."""
+    """The last step recorded in the run's logs."""
     lines = (read_lines(run / name)[-1:] for name in EXACT_LOGS)
     return max((int(line["step"]) for line in itertools.chain(*lines)), default=0)
 

@@ -23,14 +23,18 @@ def tensors_of(tree: Any) -> dict[str, np.ndarray]:
     return {_name(path): np.asarray(leaf) for path, leaf in leaves}
 
 
+def _kind(array: Any) -> str:
+    return f"{np.dtype(array.dtype)} of shape {np.shape(array)}"
+
+
 def tree_from(tensors: dict[str, np.ndarray], like: Tree, source: Path) -> Tree:
     """The arrays put back into the structure of ``like``; names and shapes must match."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     arrays = []
     for path, leaf in leaves:
         name = _name(path)
-        wanted = (np.shape(leaf), np.dtype(leaf.dtype))
-        seen = (tensors[name].shape, tensors[name].dtype) if name in tensors else "missing"
+        wanted = _kind(leaf)
+        seen = _kind(tensors[name]) if name in tensors else "missing"
         if seen != wanted:
             raise RunDamaged(f"{source}: {name} is {seen}; its config asks for {wanted}")
         arrays.append(jax.numpy.array(tensors[name]))

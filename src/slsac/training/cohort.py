@@ -36,7 +36,9 @@ def start(
         display: what shows the run of a seed.
     """
     if not isinstance(config, OffPolicyConfig):
-        raise InvalidInput(f"algo is {config.algo}; seeds together needs an off-policy algorithm")
+        raise InvalidInput(
+            f"algo is {config.algo}; it must be off-policy to train several seeds together"
+        )
     if seeds < 2:
         raise InvalidInput(f"seeds is {seeds}; it must be at least 2")
     runs = {config.seed + k: folder / f"seed{config.seed + k}" for k in range(seeds)}

@@ -11,7 +11,10 @@ from slsac.training.episodes import Episodes
 
 
 class Lagrangian:
-    """Part of a checkpoint. Takes costs from `Episodes`, never from a log."""
+    """A run's multiplier and its signal; part of a checkpoint.
+
+    Costs come from `Episodes`, never from a log.
+    """
 
     def __init__(self, config: Config, horizon: int, episodes: Episodes) -> None:
         self._rule = multiplier.of_run(config, horizon)

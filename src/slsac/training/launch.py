@@ -366,7 +366,7 @@ def resume(
 
 
 def refuse_links(run: Path) -> None:
-    """Raise InvalidInput for links among a run's files: whoever writes to them writes elsewhere."""
+    """Raise InvalidInput if any of a run's files is a link: writing to it would write elsewhere."""
     for name in (*RUN_FILES, LOCK):
         if (run / name).is_symlink():
             raise InvalidInput(f"{run / name} is a link; a run that is written to must hold none")

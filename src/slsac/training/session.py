@@ -192,7 +192,7 @@ class Session:
             return
         self._flush()
         if self._is_due(mark.facts["step"]):
-            # It stopped while this was saved; the rhythm of the step checkpoints counts on it.
+            # A checkpoint was due here, and the spacing of later ones is counted from it.
             self._save_step(mark)
             return
         extent = {"saved_at": self.clock.saved_at, "reached": self.clock.step}
@@ -264,7 +264,7 @@ class Session:
             raise checkpoint.Damaged(f"{saved.path} belongs to another run")
         name, step = saved.path.name, saved.facts.get("step")
         if step is None or (name != checkpoint.LAST and step != checkpoint.step_of(name)):
-            raise checkpoint.Damaged(f"{saved.path} holds step {saved.facts.get('step')}")
+            raise checkpoint.Damaged(f"{saved.path} is of another step than its name says")
 
     def close(self) -> None:
         with contextlib.ExitStack() as closing:  # the others too where one fails

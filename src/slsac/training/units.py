@@ -1,10 +1,10 @@
 """The units that the networks learn in, so that no setting depends on a task's scale.
 
 Rewards are divided so that earning their mean size so far at every step is worth `STEADY_VALUE`,
-discounted. Costs are divided by the discounted limit, so that an episode which
-spends its limit evenly has a cost-to-go of 1; where one step can cost many times that, they are
-divided by more. Multiplying a task's rewards by a power of two, or
-its costs and limit, then changes no bit of what is learned.
+discounted. Costs are divided by the discounted limit, so that an episode which spends its limit
+evenly has a cost-to-go of 1; where one step can cost many times that, they are divided by more.
+Multiplying a task's rewards by a power of two, or its costs and limit, then changes no bit of what
+is learned.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ POWERS = {
 
 
 class Units:
-    """Part of a checkpoint."""
+    """The units of reward and cost that the networks learn in; part of a checkpoint."""
 
     def __init__(self, config: OffPolicyConfig, horizon: int, discount: Discount) -> None:
         self._discount = discount

@@ -44,7 +44,7 @@ class AgentState(NamedTuple):
 class OnPolicyAgent(NamedTuple):
     init: Callable[[jax.Array], AgentState]
     sample: Callable[[Any, jax.Array, jax.Array], jax.Array]
-    """(policy, raw observation, key) -> a random action, as in training."""
+    """(policy, raw observation, key) -> a random action, drawn as in training."""
     predict: Callable[[Any, jax.Array], jax.Array]
     """(policy, raw observation) -> the deterministic action."""
     update: Callable[

@@ -25,9 +25,9 @@ class Samples(NamedTuple):
     observation: jax.Array
     action: jax.Array
     log_prob: jax.Array
-    """Of the action, under the policy that took it."""
+    """Log-probability of the action under the policy that took it."""
     mean: jax.Array
-    """Of that policy."""
+    """Mean action of that policy."""
     reward_advantage: jax.Array
     """Zero mean and unit deviation over the epoch."""
     cost_advantage: jax.Array

@@ -8,6 +8,11 @@ from pathlib import Path
 from typing import Any
 
 
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    """The argument that `table`, `plot` and `report` share."""
+    parser.add_argument("runs", nargs="+", type=Path, help="run directories, or folders above them")
+
+
 def add_callbacks(parser: argparse.ArgumentParser) -> None:
     """The flags that `callbacks` reads."""
     parser.add_argument(

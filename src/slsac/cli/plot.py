@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from slsac.cli.table import add_runs
+from slsac.cli.options import add_runs
 from slsac.runs.layout import PROGRESS
 
 HELP = "draw training curves"

@@ -24,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from slsac.cli.train import announce, train_to_end
+    from slsac.cli.progress import announce, train_to_end
     from slsac.compilation import prepare
     from slsac.config.overrides import with_overrides
     from slsac.display import Terminal

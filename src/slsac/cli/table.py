@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from slsac.cli.options import add_runs
+
 HELP = "the paper's Table 1 from runs, and the figures behind it"
 
 
@@ -16,11 +18,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("terminal", "markdown", "latex", "csv"),
         help="format (by the file's ending, or terminal)",
     )
-
-
-def add_runs(parser: argparse.ArgumentParser) -> None:
-    """The argument that `table`, `plot` and `report` share."""
-    parser.add_argument("runs", nargs="+", type=Path, help="run directories, or folders above them")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from slsac.report.read import Run, read_run
+from slsac.report.table import summarise_runs
 from tests.support.recorded import make_run
-from tools.headline import Held, best_safe, held
+from tools.figures import RESULTS
+from tools.headline import Held, best_baseline, best_safe, held
 
 
 def evaluated(folder: Path, figures: Sequence[tuple[float, float]]) -> Run:
@@ -37,3 +39,11 @@ def test_the_best_published_figure_is_within_the_limit() -> None:
     # TD3-PID has 43.1 at 25.5 in the paper, and 29 at 22.5 in OmniSafe's table.
     assert best is not None
     assert (best.episode_return, best.cost) == (29.0, 22.5)
+
+
+def test_baselines_after_equal_steps_count_and_ours_do_not() -> None:
+    results = summarise_runs([RESULTS]).results
+    found = best_baseline("SafetySwimmerVelocity-v1", results)
+    assert found is not None
+    assert found.group.algo == "wcsac"
+    assert best_baseline("SafetyAntVelocity-v1", results) is None

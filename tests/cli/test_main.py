@@ -315,3 +315,13 @@ def test_what_a_machine_cannot_do_is_one_line(
     shown = capsys.readouterr().err
     assert shown.startswith(said)
     assert shown.count("\n") == 1
+
+
+def test_a_recorded_run_says_that_it_cannot_be_trained_further(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(make_run(tmp_path / "run"))
+    assert main(["resume", run]) == 0
+    assert "keeps no checkpoint: it can be evaluated, certified" in capsys.readouterr().out
+    assert main(["resume", run, "--steps", "20000"]) == 2
+    assert "steps is 20000; " in capsys.readouterr().err

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from slsac.cli import main
-from slsac.envs.imports import import_installed, import_named
+from slsac.envs.imports import import_installed, import_named, needs_trust
 from slsac.errors import InvalidInput
 from slsac.training import launch
 from tests.support.runs import quick_config
@@ -90,3 +90,10 @@ def test_a_run_with_links_is_not_resumed(tmp_path: Path, name: str) -> None:
     (run / name).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(InvalidInput, match="is a link"):
         launch.resume(run)
+
+
+def test_only_a_module_of_the_working_directory_needs_trust(here: Path) -> None:
+    (here / "nearby.py").write_text("")
+    assert needs_trust("nearby:Task-v0")
+    assert not needs_trust("gymnasium:Pendulum-v1")
+    assert not needs_trust("custom:Mine")
